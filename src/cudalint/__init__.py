@@ -1,0 +1,3 @@
+"""cudalint: a static linter for CUDA."""
+
+__version__ = "0.1.0"

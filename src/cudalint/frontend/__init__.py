@@ -1,0 +1,1 @@
+"""From bytes to IR: source map, preprocessing, parsing, declarations, scopes and lowering."""

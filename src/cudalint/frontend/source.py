@@ -1,0 +1,285 @@
+"""A source file: its bytes, its expanded text, and the way back from one to the other."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cudalint.findings import Span
+from cudalint.frontend import preprocess
+
+if TYPE_CHECKING:
+    from tree_sitter import Parser, Tree
+
+    from cudalint.frontend.declare import Declarations
+    from cudalint.frontend.preprocess import Expansion, Gap, Macro, Scan
+
+Reading = Literal["device", "host"]
+
+_LINE_END = re.compile(rb"\r\n?|\n")
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+_BLOCK = 4096
+"""Code points are counted once every this many bytes, so that a column costs the same on any line."""
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")
+_CP1252_HOLES = {hole: chr(hole) for hole in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
+
+
+class Decoded(NamedTuple):
+    """``raw`` is UTF-8 without a byte order mark; ``encoding`` and ``bom`` say how to write the file back."""
+
+    raw: bytes
+    encoding: str
+    bom: bytes
+    error: str | None
+
+
+def decode(data: bytes) -> Decoded:
+    """Decode a file: UTF-8, UTF-16 or UTF-32 by their marks, else UTF-8, else Windows-1252 where it looks like text."""
+    for bom, encoding in (
+        (b"\xef\xbb\xbf", "utf-8"),
+        (b"\xff\xfe\x00\x00", "utf-32-le"),
+        (b"\x00\x00\xfe\xff", "utf-32-be"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xfe\xff", "utf-16-be"),
+    ):
+        if data.startswith(bom):
+            body = data[len(bom) :]
+            if encoding == "utf-8":
+                data = body
+                break
+            try:
+                text = body.decode(encoding)
+            except UnicodeDecodeError as fault:
+                return Decoded(b"", encoding, bom, f"not valid {encoding.upper()}: {fault.reason} at byte {fault.start}")
+            if "\0" in text:
+                return Decoded(b"", encoding, bom, "binary: it holds NUL characters")
+            return Decoded(text.encode(), encoding, bom, None)
+    else:
+        bom = b""
+    nul = data.find(0)
+    if nul >= 0:
+        return Decoded(b"", "binary", bom, f"binary: it holds a NUL at byte {nul + len(bom)}")
+    if data.isascii():
+        return Decoded(data, "utf-8", bom, None)
+    try:
+        data.decode()
+        return Decoded(data, "utf-8", bom, None)
+    except UnicodeDecodeError as fault:
+        if bom:
+            return Decoded(b"", "utf-8", bom, f"not valid UTF-8: {fault.reason} at byte {fault.start + len(bom)}")
+        if _CONTROL.search(data):
+            return Decoded(b"", "binary", bom, f"neither UTF-8 nor text: {fault.reason} at byte {fault.start}")
+    text = data.decode("latin-1")
+    # Windows-1252 where it is defined (typographic quotes); its five holes stay the control characters of Latin-1.
+    table = {byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in _CP1252_HOLES}
+    return Decoded(text.translate(table).encode(), "cp1252", bom, None)
+
+
+class MacroUse(NamedTuple):
+    """The use of a macro in a file: ``start``/``end`` in ``raw``, the name through the closing parenthesis."""
+
+    name: str
+    start: int
+    end: int
+    macro: Macro
+
+    @property
+    def body(self) -> Span | None:
+        """Where the macro is defined (its ``#define`` line); None where the configuration defines it."""
+        file = self.macro.file
+        return file.raw_span(self.macro.start, self.macro.end) if file is not None else None
+
+
+class SourceFile:
+    """One file in one reading.
+
+    ``path`` is absolute. ``raw`` is what the user sees, as UTF-8. ``text`` is what is parsed:
+    directives and inactive branches blanked, macro uses expanded; both are empty where the file
+    could not be read, and then ``error`` says why. Everything but ``raw`` is computed on first use.
+    """
+
+    __slots__ = (
+        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_scan", "_tree",
+        "bom", "encoding", "env", "error", "path", "raw", "reading",
+    )  # fmt: skip
+
+    def __init__(
+        self, path: str, data: bytes, env: preprocess.Environment | None = None, reading: Reading = "device",
+        error: str | None = None,
+    ) -> None:  # fmt: skip
+        self.path = path
+        self.raw, self.encoding, self.bom, problem = decode(data)
+        self.error = error or problem
+        self.env = env if env is not None else preprocess.Environment()
+        self.reading: Reading = reading
+        self._scan: Scan | None = None
+        self._expansion: Expansion | None = None
+        self._lines: list[int] | None = None
+        self._blocks: list[int] | None = None
+        self._includes: list[SourceFile] | None = None
+        self._macros: dict[str, Macro] | None = None
+        self._tree: Tree | None = None
+        self._declarations: Declarations | None = None
+        self._host: SourceFile | None = None
+
+    def __repr__(self) -> str:
+        return f"SourceFile({self.path!r}, {self.reading})"
+
+    # Preprocessing
+
+    @property
+    def scan(self) -> Scan:
+        """The directives of the file, followed through its includes."""
+        if self._scan is None:
+            self._scan = preprocess.scan_file(self)
+        return self._scan
+
+    @property
+    def expansion(self) -> Expansion:
+        if self._expansion is None:
+            self._expansion = preprocess.expand(self.scan)
+        return self._expansion
+
+    @property
+    def text(self) -> bytes:
+        return self.expansion.text
+
+    @property
+    def includes(self) -> list[SourceFile]:
+        """The project files it includes, in the order of their first ``#include``."""
+        if self._includes is None:
+            files = [self.env.file(path) for path in dict.fromkeys(self.scan.includes)]
+            self._includes = [file.host if self.reading == "host" else file for file in files]
+        return self._includes
+
+    @property
+    def macros(self) -> dict[str, Macro]:
+        """Macros defined at the end of the file, those of its includes among them; not the predefined ones."""
+        if self._macros is None:
+            table = self.scan.table
+            self._macros = {name.decode(): macro for name, macro in table.items() if not macro.predefined}
+        return self._macros
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Regions that preprocessing could not make sense of, as ranges of ``raw``, sorted."""
+        return sorted(self.scan.gaps + self.expansion.gaps)
+
+    @property
+    def host(self) -> SourceFile:
+        """The reading with ``__CUDA_ARCH__`` undefined: the file itself where that makes no difference."""
+        if self._host is None:
+            self._host = self
+            if self.reading == "device" and self.scan.arch:
+                other = SourceFile.__new__(SourceFile)
+                for slot in SourceFile.__slots__:
+                    setattr(other, slot, None)
+                other.path, other.raw, other.encoding, other.bom = self.path, self.raw, self.encoding, self.bom
+                other.error, other.env, other.reading, other._host = self.error, self.env, "host", other
+                other._lines, other._blocks = self._lines, self._blocks
+                if other.text != self.text:
+                    self._host = other
+        return self._host
+
+    # Positions
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """The range of ``raw`` that [start, end) of ``text`` comes from.
+
+        Text that a macro made maps to the whole use; an argument that was copied through maps to
+        the argument; a range over both maps to the use.
+        """
+        return self.expansion.origin(start, end)
+
+    def macro_use(self, offset: int) -> MacroUse | None:
+        """The outermost macro use whose expansion holds ``offset`` of ``text``."""
+        use = self.expansion.use(offset)
+        return use and MacroUse(use[0].decode(), use[1], use[2], use[3])
+
+    def span(self, start: int, end: int) -> Span:
+        """Where the user sees [start, end) of ``text``."""
+        return self.raw_span(*self.origin(start, end))
+
+    def raw_span(self, start: int, end: int) -> Span:
+        """Where the user sees [start, end) of ``raw``."""
+        return Span(self.path, *self.position(start), *self.position(end))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column (1-based, the column in code points) of an offset of ``raw``."""
+        lines = self._lines
+        if lines is None:
+            lines = self._lines = [0, *[match.end() for match in _LINE_END.finditer(self.raw)]]
+        offset = min(max(offset, 0), len(self.raw))
+        line = bisect_right(lines, offset)
+        return line, self._points(offset) - self._points(lines[line - 1]) + 1
+
+    def _points(self, offset: int) -> int:
+        """Code points before ``offset``."""
+        blocks = self._blocks
+        if blocks is None:
+            blocks = self._blocks = []
+            if not self.raw.isascii():
+                total = 0
+                for at in range(0, len(self.raw) + 1, _BLOCK):
+                    blocks.append(total)
+                    total += len(self.raw[at : at + _BLOCK].translate(None, _CONTINUATION_BYTES))
+        if not blocks:
+            return offset
+        block = offset // _BLOCK
+        return blocks[block] + len(self.raw[block * _BLOCK : offset].translate(None, _CONTINUATION_BYTES))
+
+    # Syntax
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = _parser().parse(self.text)
+        return self._tree
+
+    @property
+    def declarations(self) -> Declarations:
+        if self._declarations is None:
+            from cudalint.frontend.declare import declare
+
+            self._declarations = declare(self)
+        return self._declarations
+
+
+_cached_parser: Parser | None = None
+
+
+def _parser() -> Parser:
+    global _cached_parser
+    if _cached_parser is None:
+        import tree_sitter
+        import tree_sitter_cuda
+
+        _cached_parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    return _cached_parser
+
+
+def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
+    """Read a file; one that cannot be read comes back empty, with ``error`` set."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError as fault:
+        return SourceFile(os.path.abspath(path), b"", env, error=f"cannot be read: {fault.strerror or fault}")
+    return SourceFile(os.path.abspath(path), data, env)
+
+
+_CUDA = re.compile(
+    rb"""__(?:global|device|shared|constant)__\b
+      | <<<(?!<)[^;{}]*?>>>\s*\(
+      | \#[ \t]*include[ \t]*[<"](?:cuda_runtime|cuda_runtime_api|device_launch_parameters|cooperative_groups
+                                  |cuda_fp16|cuda_bf16|cub/|thrust/|hip/hip_runtime)""",
+    re.VERBOSE,
+)
+
+
+def holds_cuda(head: bytes) -> bool:
+    """Whether the beginning of a header or source shows that it is CUDA: kernels, launches or the runtime's headers."""
+    return _CUDA.search(head) is not None
