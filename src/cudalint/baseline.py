@@ -1,0 +1,60 @@
+"""Baselines: the findings of a day, so that only new ones are reported."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cudalint.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cudalint.findings import Finding
+
+_VERSION = 1
+
+
+def read(path: str) -> frozenset[str]:
+    """The fingerprints in a baseline; UsageError if it is none."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            data = json.load(file)
+        if data["version"] != _VERSION:
+            raise UsageError(f"{path}: a baseline of version {data['version']}; this cudalint reads {_VERSION}")
+        return frozenset(entry["fingerprint"] for entry in data["findings"])
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such baseline; --write-baseline makes one") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"{path}: not a baseline that cudalint wrote") from None
+
+
+def write(path: str, findings: Iterable[Finding], relative: Callable[[str], str]) -> None:
+    """Write the findings' fingerprints. No line numbers: an edit elsewhere leaves the file as it is."""
+    import json
+
+    entries = [
+        {"fingerprint": f.fingerprint, "code": f.code, "file": relative(f.span.file), "function": f.function}
+        for f in findings
+    ]
+    write_text(path, json.dumps({"version": _VERSION, "findings": entries}, indent=1) + "\n")
+
+
+def write_text(path: str, text: str) -> None:
+    """Replace a file in one step; UsageError if that cannot be done."""
+    path = os.path.realpath(path)
+    in_place = os.path.exists(path) and not os.path.isfile(path)  # /dev/stdout, a named pipe
+    beside = path if in_place else f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            file.write(text)
+        if not in_place:
+            os.replace(beside, path)
+    except OSError as error:
+        if not in_place and os.path.exists(beside):
+            os.unlink(beside)
+        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,198 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from cudalint import __version__
+from cudalint.errors import UsageError
+from cudalint.report import FORMATS, Report, render
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cudalint.engine import Result
+
+STAGES = ("source", "ir", "facts", "uniformity", "contracts")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(word for word in text.replace(",", " ").split())
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="cudalint", description="A static linter for CUDA.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"cudalint {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+
+    check = commands.add_parser(
+        "check", help="report faults in CUDA sources", allow_abbrev=False,
+        description="Check files and folders. Exit code 0: clean, 1: findings (notes do not count), 2: misuse,"
+        " configuration or internal error.",
+    )  # fmt: skip
+    check.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
+    rules = check.add_argument_group("rules", "RULES: codes, names, prefixes (CL1), groups (barrier), ALL; commas between")
+    rules.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
+    rules.add_argument("--extend-select", type=_codes, action="extend", metavar="RULES", help="these too", default=[])
+    rules.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
+    rules.add_argument("--baseline", metavar="FILE", help="report only what is not in this baseline")
+    rules.add_argument("--write-baseline", metavar="FILE", help="accept today's findings: write them to FILE")
+    output = check.add_argument_group("output")
+    output.add_argument("--output-format", choices=FORMATS, default="full", help="default: full")
+    output.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
+    output.add_argument("--statistics", action="store_true", help="count the findings by rule, after the report")
+    output.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
+    files = check.add_argument_group("files and configuration")
+    files.add_argument("--stdin-filename", metavar="NAME", help="check the text on stdin as the file NAME")
+    files.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    files.add_argument("--isolated", action="store_true", help="use no configuration file")
+    files.add_argument("--force-exclude", action="store_true", help="apply 'exclude' to files named here too")
+    files.add_argument("--compile-commands", metavar="FILE", help="take include paths and macros from this database")
+    files.add_argument("--jobs", type=_jobs, metavar="N", help="processes (default: one a core for many files)")
+    files.add_argument("--no-cache", action="store_true", help=argparse.SUPPRESS)
+
+    rule = commands.add_parser("rule", help="explain a rule", allow_abbrev=False, description="Print a rule's page.")
+    rule.add_argument("rule", metavar="CODE|NAME")
+    commands.add_parser("rules", help="list the rules", allow_abbrev=False, description="List the rules.")
+    debug = commands.add_parser(
+        "debug", help="show what an analysis stage made of a file", allow_abbrev=False,
+        description="Print what one stage of the analysis made of a file. For people who work on cudalint.",
+    )  # fmt: skip
+    debug.add_argument("--stage", choices=STAGES, required=True)
+    debug.add_argument("file", metavar="FILE")
+    return parser
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of processes")
+    return int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        options = _parser().parse_args(arguments)
+        code = {"check": _check, "rule": _rule, "rules": _rules, "debug": _debug}[options.command](options)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"cudalint: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # the reader has gone (`| head`); nothing of ours may complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _check(options: argparse.Namespace) -> int:
+    from cudalint.engine import Options, check
+    from cudalint.select import Layer
+
+    stdin = None
+    if options.stdin_filename is not None:
+        if options.paths not in ([], ["-"]):
+            raise UsageError("--stdin-filename and PATH exclude each other")
+        stdin = (options.stdin_filename, sys.stdin.buffer.read())
+    elif "-" in options.paths:
+        raise UsageError("to check stdin, say what file it is: --stdin-filename NAME")
+    if options.config and options.isolated:
+        raise UsageError("--config and --isolated exclude each other")
+    select = None if options.select is None else tuple(options.select)
+    line = Layer("the command line", select, tuple(options.extend_select), tuple(options.ignore))
+    result = check(
+        options.paths or ["."],
+        Options(
+            line, options.config, options.isolated, options.force_exclude, options.jobs,
+            None if options.write_baseline else options.baseline, options.compile_commands, stdin,
+        ),
+    )  # fmt: skip
+    for problem in result.problems:
+        print(f"cudalint: {problem}", file=sys.stderr)
+    if not result.files and not result.problems:
+        where = " ".join(options.paths) or "."
+        left_out = f" ({result.excluded} left out by 'exclude')" if result.excluded else ""
+        print(f"cudalint: no CUDA file to check in {where}{left_out}", file=sys.stderr)
+    if options.write_baseline:
+        from cudalint import baseline
+
+        baseline.write(options.write_baseline, result.findings, _report(result).relative)
+        print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
+        return 2 if result.problems else 0
+    _print(options, result)
+    if result.problems:
+        return 2
+    return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _report(result: Result, *, colour: bool = False) -> Report:
+    return Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour)
+
+
+def _print(options: argparse.Namespace, result: Result) -> None:
+    colour = _colour() if options.output_file is None else False
+    pieces = render(options.output_format, _report(result, colour=colour))
+    if options.output_file is None:
+        sys.stdout.writelines(pieces)
+    else:
+        from cudalint.baseline import write_text
+
+        write_text(options.output_file, "".join(pieces))
+    if options.statistics:
+        from cudalint.report import statistics
+
+        machine = options.output_file is None and options.output_format not in ("full", "concise")
+        (sys.stderr if machine else sys.stdout).writelines(
+            statistics.render(
+                result.findings, files=result.files, lines=result.lines, seconds=result.seconds,
+                held_back=result.held_back,
+            )
+        )  # fmt: skip
+
+
+def _colour() -> bool:
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _rule(options: argparse.Namespace) -> int:
+    from cudalint.errors import closest
+    from cudalint.rules.pages import by_name
+
+    page = by_name().get(options.rule) or by_name().get(options.rule.upper())
+    if page is None:
+        raise UsageError(f"unknown rule '{options.rule}'{closest(options.rule, by_name())}")
+    sys.stdout.write(page.text)
+    return 0
+
+
+def _rules(_: argparse.Namespace) -> int:
+    from cudalint.rules.pages import pages
+
+    width = max((len(page.name) for page in pages().values()), default=0)
+    for page in pages().values():
+        opt_in = "" if page.default else "  (opt-in)"
+        print(f"{page.code}  {page.name:<{width}}  {page.group:<8}  {page.level:<7}  {page.summary}{opt_in}")
+    return 0
+
+
+def _debug(options: argparse.Namespace) -> int:
+    from cudalint.debug import show
+
+    sys.stdout.writelines(show(options.stage, options.file))
+    return 0

@@ -1,0 +1,407 @@
+"""From paths to findings: what is read, which checks run on it, and what of their drafts is reported."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.config import Configs, Settings, matches
+from cudalint.findings import Edit, Evidence, Finding, Fix, Related, Span
+from cudalint.rules.pages import by_name, pages
+from cudalint.rules.registry import checks
+from cudalint.select import Layer
+from cudalint.suppress import Directive, directives
+from cudalint.walk import Target, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from cudalint.findings import Level
+    from cudalint.frontend.source import SourceFile
+    from cudalint.rules.draft import Draft
+
+GAP, UNUSED = "CL001", "CL002"
+_MANY = 40
+"""Files from which several processes pay, unless told how many."""
+_SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
+_STATIC = Evidence()
+
+
+class Options(NamedTuple):
+    """A run, as the command line asks for it."""
+
+    line: Layer = Layer("the command line")
+    config: str | None = None
+    isolated: bool = False
+    force_exclude: bool = False
+    jobs: int | None = None
+    baseline: str | None = None
+    compile_commands: str | None = None
+    stdin: tuple[str, bytes] | None = None
+    """A file's name and the text to take for its content."""
+
+
+class Result(NamedTuple):
+    """``problems`` are lines for stderr that make the run fail (exit 2); ``held_back`` counts findings that a
+    suppression or the baseline keeps from the report; ``source`` gives a file's text (UTF-8) as it was checked.
+    """
+
+    findings: list[Finding]
+    problems: list[str]
+    files: int
+    excluded: int
+    lines: int
+    seconds: float
+    held_back: int
+    source: Callable[[str], bytes]
+
+
+class Checked(NamedTuple):
+    """What one file gave: every finding of the selected rules, in whatever file it stands, before suppression."""
+
+    findings: list[Finding]
+    directives: dict[str, list[Directive]]
+    problems: list[str]
+    lines: int
+
+
+def check(paths: Sequence[str], options: Options) -> Result:
+    """Check files and folders. UsageError for a wrong selector, configuration, baseline or database."""
+    began = time.perf_counter()
+    configs = Configs(options.line, config=options.config, isolated=options.isolated)
+    accepted: frozenset[str] = frozenset()
+    if options.baseline is not None:
+        from cudalint import baseline
+
+        accepted = baseline.read(options.baseline)
+    overlay = {os.path.abspath(name): text for name, text in [options.stdin] if name} if options.stdin else {}
+    if overlay:
+        targets, problems, excluded = _overlaid(overlay, configs, options.force_exclude)
+    else:
+        targets, problems, excluded = walk(paths, configs, force_exclude=options.force_exclude)
+    worker = Worker(overlay, options.compile_commands)
+
+    findings: dict[tuple[str, Span], Finding] = {}
+    found_directives: dict[str, list[Directive]] = {}
+    lines = 0
+    for checked in _each(worker, targets, options.jobs, problems):
+        for finding in checked.findings:
+            key = (finding.code, finding.span)
+            findings[key] = _merge(findings[key], finding) if key in findings else finding
+        found_directives.update(checked.directives)
+        problems.extend(checked.problems)
+        lines += checked.lines
+
+    source = _Sources(overlay)
+    kept, used = _suppress(findings.values(), found_directives)
+    held_back = len(findings) - len(kept)
+    unused = list(_unused(targets, found_directives, used))
+    kept_unused, _ = _suppress(unused, found_directives)
+    held_back += len(unused) - len(kept_unused)
+    roots = {target.path: target.settings.root for target in targets}
+    reported = {f.fingerprint: f for f in _numbered([*findings.values(), *unused], source, roots)}
+    wanted = {(f.code, f.span) for f in (*kept, *kept_unused)}
+    final = [f for f in reported.values() if (f.code, f.span) in wanted and f.fingerprint not in accepted]
+    held_back += len(wanted) - len(final)
+    return Result(
+        final, problems, len(targets), excluded, lines, time.perf_counter() - began, held_back, source.__getitem__
+    )
+
+
+def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
+    (path,) = overlay
+    folder = os.path.dirname(path)
+    settings = configs.of(folder, folder)
+    if force_exclude and matches(settings.config.base, settings.config.exclude, path):
+        return [], [], 1
+    return [Target(path, settings, True)], [], 0
+
+
+class Worker:
+    """Checks files one by one; holds the projects, so that what files share is read once."""
+
+    def __init__(self, overlay: dict[str, bytes], compile_commands: str | None) -> None:
+        self._overlay, self._compile_commands = overlay, compile_commands
+        self._projects: dict[Settings, Any] = {}
+
+    def check(self, target: Target) -> Checked:
+        """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
+        found = Checked([], {}, [], 0)
+        try:
+            file = self._project(target.settings).file(target.path)
+        except Exception as fault:
+            found.problems.append(_internal(target.path, "while reading it", fault))
+            return found
+        if file.error is not None:
+            if target.named:
+                found.problems.append(f"{_shown(target.path)}: {file.error}")
+            elif GAP in target.settings.selection.codes:
+                span = Span(target.path, 1, 1, 1, 1)
+                found.findings.append(self._gap(target, span, f"the file was not checked: {file.error}"))
+            return found
+        found = found._replace(lines=file.raw.count(b"\n") + 1)
+        if GAP in target.settings.selection.codes:
+            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(self._gaps(target, file)))
+        self._run(target, found)
+        kept = [f for f in found.findings if self._wanted(target, f)]
+        for path in {target.path, *(f.span.file for f in kept)}:
+            found.directives[path] = directives(self._project(target.settings).file(path).raw)
+        return found._replace(findings=kept)
+
+    def _project(self, settings: Settings) -> Any:
+        if settings not in self._projects:
+            try:
+                from cudalint.project import Project
+            except ImportError:  # SCAFFOLD
+                from cudalint.frontend.source import SourceFile, load
+
+                class Project:  # type: ignore[no-redef]
+                    def __init__(self, root: str) -> None: ...
+                    def file(me, path: str) -> SourceFile:
+                        return SourceFile(path, self._overlay[path]) if path in self._overlay else load(path)
+
+            self._projects[settings] = Project(settings.root)
+        return self._projects[settings]
+
+    def _run(self, target: Target, found: Checked) -> None:
+        selection = target.settings.selection
+        by_subject = checks(selection.codes | selection.forms)
+        if not by_subject:
+            return
+        try:
+            from cudalint.facts import analyse
+        except ImportError:  # SCAFFOLD
+            return
+
+        units: Iterator[Any] = iter(())
+
+        def start() -> None:
+            nonlocal units
+            units = iter(analyse(self._project(target.settings), target.path))
+
+        self._guard(target, "in the analysis", found, start)
+        while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
+            for each in by_subject.get(type(unit).__name__, ()):
+
+                def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
+                    for draft in run(unit):
+                        if draft.code in (selection.codes if draft.form is None else selection.forms):
+                            found.findings.append(_place(draft, target.settings))
+
+                self._guard(target, f"in {each.name}", found, drafts)
+
+    def _guard(self, target: Target, where: str, found: Checked, step: Callable[[], Any]) -> Any:
+        """Run a step; a fault in it costs that step alone and is told."""
+        try:
+            return step()
+        except Exception as fault:
+            found.problems.append(_internal(target.path, where, fault))
+            return None
+
+    def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:
+        """The regions that could not be read: by the preprocessor, between functions, and in their bodies."""
+        regions = {(gap.start, gap.end): gap.why for gap in file.gaps}
+        if file.tree.root_node.has_error:
+            spans = list(file.declarations.gaps)
+            for function in file.declarations.functions:
+                if function.has_body and getattr(function.node, "has_error", False):
+                    spans.extend(function.lower().gaps)
+            for start, end in spans:
+                regions.setdefault(file.origin(start, end), "not understood")
+        for (start, end), why in sorted(regions.items()):
+            yield self._gap(target, file.raw_span(start, end), f"this region was not checked: {why}")
+
+    def _gap(self, target: Target, span: Span, message: str) -> Finding:
+        page = pages()[GAP]
+        level = target.settings.level_of(page, page.level)
+        advice = "the rest was checked; nothing is said about what could not be read"
+        return Finding(GAP, page.name, level, None, message, page.url, span, None, (), None, None, _STATIC, "", advice)
+
+    def _wanted(self, target: Target, finding: Finding) -> bool:
+        path, settings = finding.span.file, target.settings
+        if path != target.path and matches(settings.config.base, settings.config.exclude, path):
+            return False
+        return not settings.ignored(path, pages()[finding.code])
+
+
+def _place(draft: Draft, settings: Settings) -> Finding:
+    """The draft where the user sees it, under its page's name."""
+    page = pages()[draft.code]
+    function = draft.function
+    fix = draft.fix and Fix(
+        "safe" if draft.fix.safe else "unsafe",
+        draft.fix.title,
+        tuple(Edit(edit.file.span(edit.start, edit.end), edit.text) for edit in draft.fix.edits),
+    )
+    return Finding(
+        code=draft.code,
+        name=page.name,
+        level=settings.level_of(page, draft.level or page.level),
+        form=draft.form,
+        message=draft.message,
+        url=page.url,
+        span=draft.file.span(draft.start, draft.end),
+        function=function and (function.decl.qualname if function.decl else function.name),
+        related=tuple(Related(file.span(start, end), text) for file, start, end, text in draft.related),
+        witness=draft.witness,
+        fix=fix,
+        evidence=_STATIC,
+        fingerprint="",
+        help=draft.help,
+    )
+
+
+def _merge(one: Finding, other: Finding) -> Finding:
+    """One defect found twice (two instantiations, two units): the first's words, both's related places."""
+    level = min(one.level, other.level, key=_SEVERITY.index)
+    return one._replace(level=level, related=(*one.related, *(r for r in other.related if r not in one.related)))
+
+
+def _suppress(
+    findings: Iterable[Finding], found: dict[str, list[Directive]]
+) -> tuple[list[Finding], set[tuple[str, tuple[int, int]]]]:
+    """The findings that no directive speaks for, and the directives (file, place) that did something."""
+    kept, used = [], set()
+    for finding in findings:
+        path = finding.span.file
+        speaking = [d for d in found.get(path, ()) if d.covers(finding.code, finding.span)]
+        used.update((path, d.start) for d in speaking)
+        if not speaking:
+            kept.append(finding)
+    return kept, used
+
+
+def _unused(
+    targets: Iterable[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
+) -> Iterator[Finding]:
+    """CL002, for the suppressions whose rules ran."""
+    for target in targets:
+        settings, path = target.settings, target.path
+        if not found.get(path) or UNUSED not in settings.selection.codes:
+            continue
+        page = pages()[UNUSED]
+        if settings.ignored(path, page):
+            continue
+        for directive in found[path]:
+            if directive.fault is not None:
+                message = directive.fault
+                advice = "write it as ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], disable[CODE] or enable[CODE]"
+            elif directive.word == "enable" or directive.code == UNUSED or (path, directive.start) in used:
+                continue
+            else:
+                named = by_name()[directive.code]
+                if directive.code not in settings.selection.codes or settings.ignored(path, named):
+                    continue
+                message = f"'{directive.word}[{directive.code}]' suppresses nothing: no {named.name} here"
+                advice = "remove it"
+            span = Span(path, *directive.start, *directive.end)
+            level = settings.level_of(page, page.level)
+            yield Finding(
+                UNUSED, page.name, level, None, message, page.url, span, None, (), None, None, _STATIC, "", advice
+            )
+
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_TOKENS = re.compile(rb"\w+|[^\w\s]")
+_COMMENTS = re.compile(rb"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def _numbered(findings: list[Finding], source: _Sources, roots: dict[str, str]) -> Iterator[Finding]:
+    """The findings in order, with fingerprints that survive edits elsewhere in the file."""
+    from hashlib import sha256
+
+    split: dict[str, list[bytes]] = {}
+    ordinals: dict[bytes, int] = {}
+    default_root = next(iter(roots.values()), os.getcwd())
+    for f in sorted(findings, key=lambda f: (f.span.file, f.span.line, f.span.column, f.code, f.span)):
+        path = f.span.file
+        if path not in split:
+            split[path] = _LINE_END.split(source[path])
+        text = b"\n".join(split[path][f.span.line - 1 : f.span.end_line])[:4096]
+        if f.code != UNUSED:  # which is about a comment
+            text = _COMMENTS.sub(b" ", text)
+        inside = os.path.relpath(path, roots.get(path, default_root)).replace(os.sep, "/")
+        name = "\0".join((f.code, inside, f.function or "")).encode("utf-8", "surrogateescape")
+        key = name + b"\0" + b" ".join(_TOKENS.findall(text))
+        ordinals[key] = ordinals.get(key, -1) + 1
+        yield f._replace(fingerprint=sha256(key + b"\0%d" % ordinals[key]).hexdigest()[:20])
+
+
+class _Sources(dict[str, bytes]):
+    """Files' texts as the user sees them, in UTF-8; empty for one that cannot be read."""
+
+    def __init__(self, overlay: dict[str, bytes]) -> None:
+        super().__init__()
+        self._overlay = overlay
+
+    def __missing__(self, path: str) -> bytes:
+        from cudalint.frontend.source import decode, load
+
+        raw = decode(self._overlay[path]).raw if path in self._overlay else load(path).raw
+        self[path] = raw
+        return raw
+
+
+def _shown(path: str) -> str:
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def _internal(path: str, where: str, fault: Exception) -> str:
+    if os.environ.get("CUDALINT_DEBUG"):
+        import traceback
+
+        traceback.print_exception(fault)
+    what = f"{type(fault).__name__}: {fault}".partition("\n")[0][:200]
+    return f"{_shown(path)}: internal error {where}: {what} (CUDALINT_DEBUG=1 shows where; please report it)"
+
+
+def _each(worker: Worker, targets: list[Target], jobs: int | None, problems: list[str]) -> Iterator[Checked]:
+    """Each file's result, in the order of the files, from one process or several."""
+    if jobs is None:
+        jobs = _cores() if len(targets) > _MANY else 1
+    jobs = min(jobs, len(targets))
+    if jobs <= 1:
+        yield from map(worker.check, targets)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
+    done = 0
+    with ProcessPoolExecutor(jobs, context, _start, (worker,)) as pool:
+        try:
+            for checked in pool.map(_check, targets, chunksize=max(1, min(16, len(targets) // (4 * jobs)))):
+                done += 1
+                yield checked
+        except BrokenProcessPool:
+            last = f"; {len(targets) - done} of {len(targets)} files were not checked"
+            problems.append(f"a worker process died (out of memory?){last}; --jobs 1 shows at which file")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _cores() -> int:
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_worker: Worker
+
+
+def _start(worker: Worker) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers for Ctrl-C
+    global _worker
+    _worker = worker
+
+
+def _check(target: Target) -> Checked:
+    return _worker.check(target)

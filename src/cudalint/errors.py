@@ -1,0 +1,16 @@
+"""Errors meant for the user: one clear line, exit code 2."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The command line, the configuration or a file named by it is wrong; the text says which and how."""
+
+
+def closest(word: str, known: object) -> str:
+    """``"; did you mean 'x'?"`` for the known word nearest to ``word``, or nothing."""
+    from difflib import get_close_matches
+
+    words = [str(w) for w in known]  # type: ignore[attr-defined]
+    match = get_close_matches(word, words, n=1) or get_close_matches(word.upper(), words, n=1)
+    return f"; did you mean '{match[0]}'?" if match else ""

@@ -1,0 +1,114 @@
+"""The finding: what a rule says, and the contract of ``--output-format json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Level = Literal["error", "warning", "note"]
+
+
+class Span(NamedTuple):
+    """A region of a file as the user sees it: 1-based lines and columns in code points, end exclusive."""
+
+    file: str
+    """Absolute path."""
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+class Related(NamedTuple):
+    """Another place that belongs to the finding, with one line that says why."""
+
+    span: Span
+    message: str
+
+
+class Witness(NamedTuple):
+    """The smallest case at which the fault shows, computed from the source.
+
+    ``sizes`` maps the runtime sizes' names to values; ``grid`` and ``block`` are the launch (x, y, z);
+    ``thread`` is (blockIdx, threadIdx), each (x, y, z); ``values`` holds what goes wrong, in words and
+    numbers (``{"first element without a thread": 256}``).
+    """
+
+    sizes: Mapping[str, int]
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    thread: tuple[tuple[int, int, int], tuple[int, int, int]] | None = None
+    values: Mapping[str, int | str] = {}
+
+
+class Edit(NamedTuple):
+    """Replace ``span`` by ``text``."""
+
+    span: Span
+    text: str
+
+
+class Fix(NamedTuple):
+    applicability: Literal["safe", "unsafe"]
+    title: str
+    edits: tuple[Edit, ...]
+
+
+class Evidence(NamedTuple):
+    """How well a finding is proved: ``grade`` static, simulated or measured; ``verdict`` as in the README."""
+
+    grade: Literal["static", "simulated", "measured"] = "static"
+    verdict: Literal["not-run", "confirmed", "not-reproduced", "inconclusive"] = "not-run"
+    reason: str | None = None
+
+
+class Finding(NamedTuple):
+    """One defect at one place. See :func:`to_json` for the published form."""
+
+    code: str
+    name: str
+    level: Level
+    form: str | None
+    message: str
+    url: str
+    span: Span
+    function: str | None
+    """Qualified name of the function the finding stands in; None for a finding about the file."""
+    related: tuple[Related, ...]
+    witness: Witness | None
+    fix: Fix | None
+    evidence: Evidence
+    fingerprint: str
+    help: str
+    """What to do about it, one sentence; part of the full report, not of the JSON."""
+
+
+def _span_json(span: Span, relative: Any) -> dict[str, Any]:
+    return {
+        "file": relative(span.file), "line": span.line, "column": span.column,
+        "end_line": span.end_line, "end_column": span.end_column,
+    }  # fmt: skip
+
+
+def to_json(finding: Finding, relative: Any) -> dict[str, Any]:
+    """The finding as the documented JSON object; ``relative`` turns an absolute path into the printed one."""
+    witness, fix = finding.witness, finding.fix
+    return {
+        "code": finding.code, "name": finding.name, "level": finding.level, "form": finding.form,
+        "message": finding.message, "url": finding.url,
+        **_span_json(finding.span, relative), "function": finding.function,
+        "related": [{**_span_json(r.span, relative), "message": r.message} for r in finding.related],
+        "witness": witness and {
+            "sizes": dict(witness.sizes),
+            "grid": witness.grid and list(witness.grid), "block": witness.block and list(witness.block),
+            "thread": witness.thread and {"block": list(witness.thread[0]), "thread": list(witness.thread[1])},
+            "values": dict(witness.values),
+        },
+        "fix": fix and {
+            "applicability": fix.applicability, "title": fix.title,
+            "edits": [{**_span_json(e.span, relative), "text": e.text} for e in fix.edits],
+        },
+        "evidence": finding.evidence._asdict(), "fingerprint": finding.fingerprint,
+    }  # fmt: skip

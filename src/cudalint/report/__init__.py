@@ -1,0 +1,71 @@
+"""The reports: one module a format, each with ``render(report) -> Iterator[str]`` (pieces of text)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from cudalint.findings import Finding, Witness
+
+FORMATS = ("full", "concise", "json", "sarif", "github")
+
+
+class Report(NamedTuple):
+    """What a report is made of. ``source`` gives a file's text as UTF-8."""
+
+    findings: Sequence[Finding]
+    problems: Sequence[str]
+    source: Callable[[str], bytes]
+    files: int
+    cwd: str
+    colour: bool = False
+
+    def relative(self, path: str) -> str:
+        """The printed path: relative to the working directory with ``/``, absolute when outside it."""
+        inside = path
+        prefix = self.cwd if self.cwd.endswith(os.sep) else self.cwd + os.sep
+        if path.startswith(prefix):
+            inside = path[len(prefix) :]
+        return inside.replace(os.sep, "/")
+
+
+def render(name: str, report: Report) -> Iterator[str]:
+    """The report in one of FORMATS."""
+    from importlib import import_module
+
+    pieces: Iterator[str] = import_module(f"cudalint.report.{name}").render(report)
+    return pieces
+
+
+def visible(text: str) -> str:
+    """``text`` on one line and without what a terminal would obey: source text and file names are not ours."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c in "\t\n\r" else "\ufffd" for c in text)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def witness_text(witness: Witness) -> str:
+    """The witness on one line: sizes, launch, thread, what goes wrong."""
+    parts = [f"{name} = {size:,}" for name, size in witness.sizes.items()]
+    if witness.grid is not None:
+        parts.append(f"grid {_triple(witness.grid)}")
+    if witness.block is not None:
+        parts.append(f"block {_triple(witness.block)}")
+    if witness.thread is not None:
+        parts.append(f"thread {_triple(witness.thread[1])} of block {_triple(witness.thread[0])}")
+    case = ", ".join(parts)
+    values = "; ".join(
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in witness.values.items()
+    )
+    return ": ".join(part for part in (case, values) if part)
+
+
+def _triple(triple: tuple[int, int, int]) -> str:
+    return f"({triple[0]}, {triple[1]}, {triple[2]})"
