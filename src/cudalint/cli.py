@@ -39,7 +39,7 @@ def _parser() -> _Parser:
         " configuration or internal error.",
     )  # fmt: skip
     check.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
-    rules = check.add_argument_group("rules", "RULES: codes, names, prefixes (CL1), groups (barrier), ALL; commas between")
+    rules = check.add_argument_group("rules", "RULES: codes, names, prefixes (CL1), groups (barrier), ALL")
     rules.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
     rules.add_argument("--extend-select", type=_codes, action="extend", metavar="RULES", help="these too", default=[])
     rules.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
@@ -54,7 +54,7 @@ def _parser() -> _Parser:
     files.add_argument("--stdin-filename", metavar="NAME", help="check the text on stdin as the file NAME")
     files.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
     files.add_argument("--isolated", action="store_true", help="use no configuration file")
-    files.add_argument("--force-exclude", action="store_true", help="apply 'exclude' to files named here too")
+    files.add_argument("--force-exclude", action="store_true", help="leave out files named here that a walk leaves out")
     files.add_argument("--compile-commands", metavar="FILE", help="take include paths and macros from this database")
     files.add_argument("--jobs", type=_jobs, metavar="N", help="processes (default: one a core for many files)")
     files.add_argument("--no-cache", action="store_true", help=argparse.SUPPRESS)

@@ -54,8 +54,8 @@ class Settings(NamedTuple):
 
     def level_of(self, page: Page, level: Level) -> Level:
         """``level`` unless the configuration overrides it; the most specific selector decides."""
-        found = max(((weight(s, page), to) for s, to in self.config.level), key=lambda item: item[0], default=(0, level))
-        return found[1] if found[0] else level
+        weighed = [(weight(selector, page), to) for selector, to in self.config.level]
+        return max(weighed, key=lambda item: item[0], default=(0, level))[1] if any(w for w, _ in weighed) else level
 
     def ignored(self, path: str, page: Page) -> bool:
         """Does a ``per-file-ignores`` glob that matches ``path`` name the rule?"""

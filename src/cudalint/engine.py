@@ -28,6 +28,7 @@ _MANY = 40
 """Files from which several processes pay, unless told how many."""
 _SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
 _STATIC = Evidence()
+_FORMS = "the forms are ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], and disable[CODE] with enable[CODE]"
 
 
 class Options(NamedTuple):
@@ -144,7 +145,8 @@ class Worker:
             return found
         found = found._replace(lines=file.raw.count(b"\n") + 1)
         if GAP in target.settings.selection.codes:
-            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(self._gaps(target, file)))
+            gaps = self._gaps(target, file)
+            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
         self._run(target, found)
         kept = [f for f in found.findings if self._wanted(target, f)]
         for path in {target.path, *(f.span.file for f in kept)}:
@@ -244,7 +246,7 @@ def _place(draft: Draft, settings: Settings) -> Finding:
         message=draft.message,
         url=page.url,
         span=draft.file.span(draft.start, draft.end),
-        function=function and (function.decl.qualname if function.decl else function.name),
+        function=None if function is None else function.decl.qualname if function.decl else function.name,
         related=tuple(Related(file.span(start, end), text) for file, start, end, text in draft.related),
         witness=draft.witness,
         fix=fix,
@@ -264,7 +266,8 @@ def _suppress(
     findings: Iterable[Finding], found: dict[str, list[Directive]]
 ) -> tuple[list[Finding], set[tuple[str, tuple[int, int]]]]:
     """The findings that no directive speaks for, and the directives (file, place) that did something."""
-    kept, used = [], set()
+    kept: list[Finding] = []
+    used: set[tuple[str, tuple[int, int]]] = set()
     for finding in findings:
         path = finding.span.file
         speaking = [d for d in found.get(path, ()) if d.covers(finding.code, finding.span)]
@@ -287,8 +290,7 @@ def _unused(
             continue
         for directive in found[path]:
             if directive.fault is not None:
-                message = directive.fault
-                advice = "write it as ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], disable[CODE] or enable[CODE]"
+                message, advice = directive.fault, _FORMS
             elif directive.word == "enable" or directive.code == UNUSED or (path, directive.start) in used:
                 continue
             else:

@@ -36,7 +36,8 @@ class Walk(NamedTuple):
 def walk(arguments: Iterable[str], configs: Configs, *, force_exclude: bool = False) -> Walk:
     """The files of the arguments, each once, in the order of their paths.
 
-    A file that is named is checked whatever it is called, unless ``force_exclude`` and excluded.
+    A file that is named is checked whatever it is called and holds; with ``force_exclude`` it is left
+    out where a walk would leave it out for the configuration's ``exclude`` or for its content.
     """
     found: dict[str, Target] = {}
     problems: list[str] = []
@@ -67,7 +68,7 @@ def walk(arguments: Iterable[str], configs: Configs, *, force_exclude: bool = Fa
             continue
         folder = os.path.dirname(path)
         settings = configs.of(folder, folder)
-        if force_exclude and _excluded(settings, path):
+        if force_exclude and (_excluded(settings, path) or not is_cuda(path)):
             excluded += 1
         else:
             found[path] = Target(path, settings, True)
@@ -78,13 +79,15 @@ def _excluded(settings: Settings, path: str) -> bool:
     return matches(settings.config.base, settings.config.exclude, path)
 
 
-def holds_cuda(path: str) -> bool:
-    """Is the content of a header or source CUDA? False for one that cannot be read."""
-    from cudalint.frontend.source import holds_cuda as content_holds_cuda
+def is_cuda(path: str) -> bool:
+    """Is the file CUDA by its name or by its content? False for a header that cannot be read."""
+    if path.lower().endswith(CUDA):
+        return True
+    from cudalint.frontend.source import holds_cuda
 
     try:
         with open(path, "rb") as file:
-            return content_holds_cuda(file.read())
+            return holds_cuda(file.read())
     except OSError:
         return False
 
@@ -122,7 +125,7 @@ class _Walker:
                 continue
             if folderish:
                 yield from self.files(entry.path, ignores)
-            elif lower.endswith(CUDA) or holds_cuda(entry.path):
+            elif is_cuda(entry.path):
                 yield Target(entry.path, settings, False)
 
 

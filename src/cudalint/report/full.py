@@ -92,9 +92,9 @@ def _width(text: str) -> int:
 
 
 def _summary(report: Report) -> str:
-    checked = plural(report.files, "file")
     if not report.findings:
-        return f"No findings in {checked}.\n"
+        return f"No findings in {plural(report.files, 'file')}.\n" if report.files else ""
     levels = [f.level for f in report.findings]
     counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
-    return f"{', '.join(counts)} in {plural(len({f.span.file for f in report.findings}), 'file')} of {report.files:,} checked.\n"
+    files = plural(len({f.span.file for f in report.findings}), "file")
+    return f"{', '.join(counts)} in {files} of {report.files:,} checked.\n"

@@ -20,4 +20,5 @@ def render(findings: Sequence[Finding], *, files: int, lines: int, seconds: floa
     for (code, name, level), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield f"{count:>{width},}  {code}  {level:<7}  {name}\n"
     hidden = f", {held_back:,} more suppressed or in the baseline" if held_back else ""
-    yield f"{plural(len(findings), 'finding')}{hidden} in {plural(files, 'file')}, {plural(lines, 'line')}, {seconds:.2f} s\n"
+    read = f"{plural(files, 'file')}, {plural(lines, 'line')}, {seconds:.2f} s"
+    yield f"{plural(len(findings), 'finding')}{hidden} in {read}\n"

@@ -1,4 +1,4 @@
-"""The rules' pages (``rules/CL301-return-before-barrier.md``): the one source of what a rule is called and how it counts.
+"""The rules' pages (``rules/CL301-return-before-barrier.md``): the one source of a rule's metadata.
 
 The pages lie beside this module in a wheel and at the top of the repository in a source checkout.
 """

@@ -39,7 +39,7 @@ def _modules() -> dict[str, tuple[str, ...]]:
                 with open(os.path.join(folder, entry), "rb") as file:
                     line = _CODES.search(file.read())
                 if line is None:
-                    raise ValueError(f"{entry}: a rule module needs CODES = (\"CLxxx\", …)")
+                    raise ValueError(f'{entry}: a rule module needs CODES = ("CLxxx", …)')
                 found[entry[:-3]] = tuple(code.decode() for code in re.findall(rb"CL\d+", line[1]))
     return found
 
