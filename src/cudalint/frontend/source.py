@@ -11,7 +11,7 @@ from cudalint.findings import Span
 from cudalint.frontend import preprocess
 
 if TYPE_CHECKING:
-    from tree_sitter import Parser, Tree
+    from tree_sitter import Tree
 
     from cudalint.frontend.declare import Declarations
     from cudalint.frontend.preprocess import Expansion, Gap, Macro, Scan
@@ -53,7 +53,8 @@ def decode(data: bytes) -> Decoded:
             try:
                 text = body.decode(encoding)
             except UnicodeDecodeError as fault:
-                return Decoded(b"", encoding, bom, f"not valid {encoding.upper()}: {fault.reason} at byte {fault.start}")
+                why = f"not valid {encoding.upper()}: {fault.reason} at byte {fault.start + len(bom)}"
+                return Decoded(b"", encoding, bom, why)
             if "\0" in text:
                 return Decoded(b"", encoding, bom, "binary: it holds NUL characters")
             return Decoded(text.encode(), encoding, bom, None)
@@ -102,7 +103,7 @@ class SourceFile:
     """
 
     __slots__ = (
-        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_scan", "_tree",
+        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_other", "_scan", "_tree",
         "bom", "encoding", "env", "error", "path", "raw", "reading",
     )  # fmt: skip
 
@@ -124,6 +125,7 @@ class SourceFile:
         self._tree: Tree | None = None
         self._declarations: Declarations | None = None
         self._host: SourceFile | None = None
+        self._other: SourceFile | None = None
 
     def __repr__(self) -> str:
         return f"SourceFile({self.path!r}, {self.reading})"
@@ -172,17 +174,20 @@ class SourceFile:
     def host(self) -> SourceFile:
         """The reading with ``__CUDA_ARCH__`` undefined: the file itself where that makes no difference."""
         if self._host is None:
-            self._host = self
-            if self.reading == "device" and self.scan.arch:
-                other = SourceFile.__new__(SourceFile)
-                for slot in SourceFile.__slots__:
-                    setattr(other, slot, None)
-                other.path, other.raw, other.encoding, other.bom = self.path, self.raw, self.encoding, self.bom
-                other.error, other.env, other.reading, other._host = self.error, self.env, "host", other
-                other._lines, other._blocks = self._lines, self._blocks
-                if other.text != self.text:
-                    self._host = other
+            other = self.host_reading
+            self._host = other if other is not self and other.text != self.text else self
         return self._host
+
+    @property
+    def host_reading(self) -> SourceFile:
+        """The reading with ``__CUDA_ARCH__`` undefined, whether or not its text differs."""
+        if self.reading == "host" or not self.scan.arch:
+            return self
+        if self._other is None:
+            other = self._other = SourceFile(self.path, b"", self.env, "host", self.error)
+            other.raw, other.encoding, other.bom = self.raw, self.encoding, self.bom
+            other._lines, other._blocks, other._host = self._lines, self._blocks, other
+        return self._other
 
     # Positions
 
@@ -236,7 +241,9 @@ class SourceFile:
     @property
     def tree(self) -> Tree:
         if self._tree is None:
-            self._tree = _parser().parse(self.text)
+            from cudalint.frontend.parse import parse
+
+            self._tree = parse(self.text)
         return self._tree
 
     @property
@@ -246,19 +253,6 @@ class SourceFile:
 
             self._declarations = declare(self)
         return self._declarations
-
-
-_cached_parser: Parser | None = None
-
-
-def _parser() -> Parser:
-    global _cached_parser
-    if _cached_parser is None:
-        import tree_sitter
-        import tree_sitter_cuda
-
-        _cached_parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-    return _cached_parser
 
 
 def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
