@@ -1,0 +1,1 @@
+"""Facts about functions, kernels and launches: values, guards, uniformity, shapes, links."""

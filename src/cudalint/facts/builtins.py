@@ -1,0 +1,393 @@
+"""What a call of a function outside the project does: barriers, collectives, atomics, arithmetic, checks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from cudalint.facts import terms as t
+from cudalint.facts.calls import (
+    ASSERTION_OPERATORS,
+    ATOMICS,
+    BLOCK_BARRIERS,
+    DEVICE_QUERIES,
+    LEGACY_COLLECTIVES,
+    NO_RETURN,
+    PURE,
+    ROUNDING,
+    THREAD_RESULTS,
+    WARP_COLLECTIVES,
+    WARP_UNIFORM_RESULTS,
+    is_assertion,
+)
+from cudalint.facts.events import Barrier, Collective, Pointer, Record
+from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, const
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import I32, U32, U64, Float, Int
+
+if TYPE_CHECKING:
+    from cudalint.facts.events import Value
+    from cudalint.facts.flow import Walker
+
+_CUB_BLOCK = re.compile(r"\bBlock(Reduce|Scan|Load|Store|Exchange|RadixSort|RadixRank|Discontinuity|AdjacentDifference|Histogram|MergeSort|Shuffle|RunLengthDecode)\b")  # fmt: skip
+_CUB_WARP = re.compile(r"\bWarp(Reduce|Scan|Exchange|Load|Store|MergeSort)\b")
+_GROUP_SCOPES = {
+    "grid_group": "grid", "cluster_group": "cluster", "thread_block_tile": "warp", "coalesced_group": "warp",
+    "thread_block": "block",
+}  # fmt: skip
+_LOADS = frozenset({"__ldg", "__ldcg", "__ldca", "__ldcs", "__ldlu", "__ldcv"})
+_STORES = frozenset({"__stcg", "__stwb", "__stcs", "__stwt"})
+_AXES = "xyz"
+
+
+def group_scope(type_name: str) -> str | None:
+    """The scope of a cooperative group by its type's name; None for anything else."""
+    for name, scope in _GROUP_SCOPES.items():
+        if name in type_name:
+            return scope
+    return None
+
+
+def known_call(walker: Walker, node: ir.Call, name: str) -> Value:
+    """The value of a call that cannot be walked, with its effects recorded on ``walker``."""
+    if node.receiver is not None:
+        return _method(walker, node, name)
+    handler = _HANDLERS.get(name)
+    if handler is not None:
+        return handler(walker, node, name)  # type: ignore[no-any-return]  # by name
+    args = [walker.value(a) for a in node.args]
+    if name in PURE or name.startswith(("make_", "__float2", "__double2", "__int2", "__uint2", "__half2", "__ll2")):
+        terms = tuple(a for a in args if isinstance(a, Term))
+        if isinstance(node.type, (Int, Float)) and len(terms) == len(args):
+            return t.make("call", node.type, *terms, data=name)
+        return walker.unknown_value("call", name, node.type, inputs=terms)
+    if name in ("printf", "fprintf", "__threadfence", "__threadfence_block", "__threadfence_system", "__prof_trigger"):
+        return walker.fresh("call", name, node.type)
+    if name == "sync" and node.args:
+        return _sync(walker, node, str(node.args[0].type))
+    if is_assertion(name) and args and _assertion(walker, node, name, args):
+        return walker.fresh("call", name, node.type)
+    return walker.unseen(node, args)
+
+
+def _assertion(walker: Walker, node: ir.Call, name: str, args: list[Value]) -> bool:
+    """What a check macro states, taken as a guard; False where its argument is no condition."""
+    lowered = name.lower()
+    for suffix, operator in ASSERTION_OPERATORS.items():
+        if lowered.endswith(suffix) and len(args) >= 2 and isinstance(args[0], Term) and isinstance(args[1], Term):
+            walker.push(t.compare(operator, args[0], args[1]), "assert", node)
+            return True
+    first = args[0]
+    if not isinstance(first, Term) or first.op not in ("lt", "le", "eq", "ne", "land", "lor", "lnot", "const"):
+        return False
+    # `check(cudaMalloc(...) == cudaSuccess)` states nothing of sizes, and costs nothing.
+    walker.push(t.truth(first), "assert", node)
+    return True
+
+
+def _no_return(walker: Walker, node: ir.Call, name: str) -> Value:
+    for arg in node.args:
+        walker.value(arg)
+    walker.alive, walker.last_exit = False, "return"
+    return walker.fresh("call", name, node.type)
+
+
+def _block_barrier(walker: Walker, node: ir.Call, name: str) -> Value:
+    for arg in node.args:
+        walker.value(arg)
+    _barrier(walker, node, name, "block")
+    return walker.fresh("call", name, node.type, level=UNIFORM)
+
+
+def _barrier(walker: Walker, node: ir.Expr, name: str, scope: str, collective: bool = False) -> None:
+    event: Barrier = walker.event(Barrier, node)
+    event.scope, event.name, event.collective = scope, name, collective
+    walker.flow.barriers.append(event)
+    walker.epoch += 1
+
+
+def _sync(walker: Walker, node: ir.Call, type_name: str) -> Value:
+    scope = group_scope(type_name)
+    if scope is None:
+        for arg in node.args:
+            walker.value(arg)
+        return walker.unknown_value("call", node.name, node.type, level=UNKNOWN)
+    _barrier(walker, node, "sync", scope)
+    return walker.fresh("call", node.name, node.type)
+
+
+def _collective(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.term(walker.value(a)) for a in node.args]
+    event: Collective = walker.event(Collective, node)
+    masked = name not in LEGACY_COLLECTIVES
+    position = WARP_COLLECTIVES.get(name) if masked else 0
+    event.name, event.mask = name, args[0] if masked and args else None
+    event.value = args[position] if position is not None and position < len(args) else None
+    walker.flow.collectives.append(event)
+    if name == "__syncwarp":
+        _barrier(walker, node, name, "warp")
+        return walker.fresh("call", name, node.type)
+    if name in WARP_UNIFORM_RESULTS or name in ("__ballot", "__any", "__all"):
+        return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+    lane = args[2] if masked and len(args) > 2 else args[1] if not masked and len(args) > 1 else None
+    if name in ("__shfl_sync", "__shfl") and lane is not None and lane.op == "const":
+        return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+    return walker.fresh("call", name, node.type, level=THREAD)
+
+
+def _atomic(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.value(a) for a in node.args]
+    if args and isinstance(args[0], Pointer):
+        value = args[1] if len(args) > 1 else None
+        pointer = args[0]
+        target = node.args[0]
+        place = target.operand if isinstance(target, ir.AddrOf) else target
+        if pointer.obj.kind != "var":
+            walker.store(pointer, place, value, "atomic")
+    return walker.unknown_value("call", name, node.type, node, level=THREAD)
+
+
+def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.value(a) for a in node.args]
+    op = "max" if "max" in name else "min"
+    type_ = node.type if isinstance(node.type, (Int, Float)) else None
+    if len(args) >= 2 and all(isinstance(a, Term) for a in args[:2]):
+        a, b = (walker.convert(x, node.type, n) if type_ else x for x, n in zip(args, node.args))  # type: ignore[arg-type]  # terms
+        return t.binary(op, a, b, type_)
+    if len(args) == 1 and isinstance(node.args[0], ir.Construct):
+        items = [walker.value(a) for a in node.args[0].args]
+        terms = [a for a in items if isinstance(a, Term)]
+        if terms and len(terms) == len(items):
+            result = terms[0]
+            for item in terms[1:]:
+                result = t.binary(op, result, item, result.type)
+            return result
+    return walker.unknown_value("call", name, node.type, inputs=tuple(a for a in args if isinstance(a, Term)))
+
+
+def _multiply(walker: Walker, node: ir.Call, name: str) -> Value:
+    type_ = U32 if name == "__umul24" else I32
+    args = [walker.convert(walker.term(walker.value(a)), type_, a) for a in node.args]
+    return t.binary("mul", args[0], args[1], type_) if len(args) == 2 else walker.fresh("unknown", name, type_)
+
+
+def _rounding(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.term(walker.value(a)) for a in node.args]
+    type_ = node.type if isinstance(node.type, (Int, Float)) else None
+    if isinstance(type_, Float):
+        args = [t.convert(a, type_) for a in args]
+    return t.make("call", type_, *args, data=ROUNDING[name])
+
+
+def _absolute(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.term(walker.value(a)) for a in node.args]
+    return t.make("call", args[0].type if args else None, *args, data="abs")
+
+
+def _load(walker: Walker, node: ir.Call, name: str) -> Value:
+    value = walker.value(node.args[0]) if node.args else None
+    if isinstance(value, Pointer):
+        target = node.args[0]
+        place = target.operand if isinstance(target, ir.AddrOf) else node
+        return walker.load(value, place, node.type)
+    return walker.unknown_value("load", name, node.type, level=UNKNOWN)
+
+
+def _store(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.value(a) for a in node.args]
+    if len(args) >= 2 and isinstance(args[0], Pointer):
+        walker.store(args[0], node.args[0], args[1], "w")
+    return walker.fresh("call", name, node.type)
+
+
+def _thread_result(walker: Walker, node: ir.Call, name: str) -> Value:
+    for arg in node.args:
+        walker.value(arg)
+    return walker.unknown_value("call", name, node.type, level=THREAD)
+
+
+def _device_query(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = [walker.value(a) for a in node.args]
+    for arg_node, value in zip(node.args, args):
+        if isinstance(value, Pointer) and value.obj.kind == "var" and value.obj.data is not None:
+            var, path = value.obj.data
+            type_ = value.element if value.element is not None else var.type
+            fresh = walker.unknown_value("device", ".".join((var.name, *path)), type_, node)
+            walker.write(("var", var, path), fresh, arg_node, arg_node)
+    return walker.fresh("call", name, node.type)
+
+
+def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
+    if len(node.args) == 2:
+        places = [walker.place(a) for a in node.args]
+        values = [walker.value(a) for a in node.args]
+        for place, value, arg in zip(places, reversed(values), node.args):
+            walker.write(place, value, arg, arg)
+    return walker.fresh("call", name, node.type)
+
+
+def _isspace(walker: Walker, node: ir.Call, name: str) -> Value:
+    args = tuple(walker.term(walker.value(a)) for a in node.args)
+    return walker.fresh("call", name, node.type, inputs=args)
+
+
+def _triple(which: str) -> dict[str, Value]:
+    from cudalint.facts.flow import SPECIALS
+
+    return {axis: SPECIALS[which, axis] for axis in _AXES}
+
+
+def _linear(walker: Walker, which: str, extents: str) -> Term:
+    """The rank of a thread in its block, or of a block in its grid, over all three axes (64-bit)."""
+    from cudalint.facts.flow import SPECIALS
+
+    total = t.convert(SPECIALS[which, "z"], U64)
+    for axis in "yx":
+        total = t.binary("mul", total, t.convert(SPECIALS[extents, axis], U64), U64)
+        total = t.binary("add", total, t.convert(SPECIALS[which, axis], U64), U64)
+    return total
+
+
+def _size(extents: str) -> Term:
+    from cudalint.facts.flow import SPECIALS
+
+    total = t.convert(SPECIALS[extents, "x"], U64)
+    for axis in "yz":
+        total = t.binary("mul", total, t.convert(SPECIALS[extents, axis], U64), U64)
+    return total
+
+
+def _group_value(walker: Walker, node: ir.Call, scope: str, name: str, type_name: str) -> Value | None:
+    """Ranks and sizes of cooperative groups as arithmetic on the launch built-ins."""
+    if scope == "grid":
+        if name == "thread_rank":
+            block = t.binary("mul", _linear(walker, "blockIdx", "gridDim"), _size("blockDim"), U64)
+            return t.binary("add", block, _linear(walker, "threadIdx", "blockDim"), U64)
+        if name in ("size", "num_threads"):
+            return t.binary("mul", _size("gridDim"), _size("blockDim"), U64)
+        if name == "block_rank":
+            return _linear(walker, "blockIdx", "gridDim")
+        if name == "num_blocks":
+            return _size("gridDim")
+    if scope == "block":
+        if name == "thread_rank":
+            return t.convert(_linear(walker, "threadIdx", "blockDim"), U32)
+        if name in ("size", "num_threads"):
+            return t.convert(_size("blockDim"), U32)
+        if name in ("thread_index", "group_index", "dim_threads", "group_dim"):
+            which = {"thread_index": "threadIdx", "group_index": "blockIdx"}.get(name, "blockDim")
+            return Record(which, node.type, _triple(which))
+    if scope == "warp":
+        match = re.search(r"thread_block_tile<\s*(\d+)", type_name)
+        lanes = int(match.group(1)) if match else None
+        rank = t.convert(_linear(walker, "threadIdx", "blockDim"), U32)
+        if name in ("size", "num_threads"):
+            return const(lanes, U32) if lanes else walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+        if name == "thread_rank":
+            if lanes:
+                return t.binary("mod", rank, const(lanes, U32), U32)
+            return walker.fresh("call", name, node.type, level=THREAD)
+        if name == "meta_group_rank":
+            if lanes:
+                return t.binary("div", rank, const(lanes, U32), U32)
+            return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+    return None
+
+
+def _method(walker: Walker, node: ir.Call, name: str) -> Value:
+    receiver = node.receiver
+    assert receiver is not None
+    type_name = str(receiver.type)
+    scope = group_scope(type_name)
+    if scope is not None:
+        if not isinstance(receiver, ir.Ref):
+            walker.value(receiver)
+        if name == "sync":
+            for arg in node.args:
+                walker.value(arg)
+            _barrier(walker, node, f"{type_name.rsplit('::', 1)[-1]}::sync", scope)
+            return walker.fresh("call", name, node.type)
+        args = [walker.term(walker.value(a)) for a in node.args]
+        value = _group_value(walker, node, scope, name, type_name)
+        if value is not None:
+            return value
+        if scope == "warp" and name.startswith(("shfl", "any", "all", "ballot", "match")):
+            event: Collective = walker.event(Collective, node)
+            event.name, event.mask, event.value = f"tile::{name}", None, args[0] if args else None
+            walker.flow.collectives.append(event)
+            level = WARP_UNIFORM if name in ("any", "all", "ballot") else THREAD
+            return walker.fresh("call", name, node.type, level=level)
+        return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
+    if _CUB_BLOCK.search(type_name):
+        walker.value(receiver)
+        args_ = [walker.value(a) for a in node.args]
+        _barrier(walker, node, f"{_CUB_BLOCK.search(type_name).group(0)}::{name}", "block", collective=True)  # type: ignore[union-attr]  # it matched
+        for arg, value_ in zip(node.args, args_):
+            # Results come back through references: per-thread values.
+            if isinstance(arg, ir.Ref) and len(args_) > 1:
+                walker.write(walker.place(arg), walker.unknown_value("call", name, arg.type, level=THREAD), arg, arg)
+            del value_
+        return walker.unknown_value("call", name, node.type, level=THREAD)
+    if _CUB_WARP.search(type_name):
+        walker.value(receiver)
+        values = [walker.value(a) for a in node.args]
+        event = walker.event(Collective, node)
+        event.name, event.mask = f"{_CUB_WARP.search(type_name).group(0)}::{name}", None  # type: ignore[union-attr]  # it matched
+        event.value = walker.term(values[0]) if values else None
+        walker.flow.collectives.append(event)
+        return walker.unknown_value("call", name, node.type, level=THREAD)
+    args = [walker.value(a) for a in node.args]
+    if not node.args:
+        # An accessor: the same object answers the same until something else is called on it.
+        key: tuple[Any, ...] = ("method", _identity(receiver), name)
+        found = walker.loads.get(key)
+        if found is None:
+            base = walker.value(receiver)
+            inputs = (base,) if isinstance(base, Term) else ()
+            title = f"{_spelled(receiver)}.{name}()"
+            found = walker.unknown_value(
+                "size", title, node.type, node, inputs=inputs, level=UNKNOWN if walker.device and not inputs else 0
+            )
+            if isinstance(found, Term) and name in ("size", "length", "numel", "rows", "cols", "width", "height"):
+                found.data.lo = max(0, found.data.lo)
+            walker.loads[key] = found
+        return found
+    walker.value(receiver)
+    return walker.unseen(node, args)
+
+
+def _identity(node: ir.Expr) -> object:
+    if isinstance(node, ir.Ref):
+        return node.var
+    if isinstance(node, ir.Member):
+        return (_identity(node.base), node.field)
+    if isinstance(node, ir.Name):
+        return node.name
+    return id(node)
+
+
+def _spelled(node: ir.Expr) -> str:
+    if isinstance(node, ir.Ref):
+        return node.var.name
+    if isinstance(node, ir.Member):
+        return f"{_spelled(node.base)}.{node.field}"
+    return node.name if isinstance(node, ir.Name) else "…"
+
+
+_HANDLERS: dict[str, Any] = {
+    **dict.fromkeys(BLOCK_BARRIERS, _block_barrier),
+    **dict.fromkeys(WARP_COLLECTIVES, _collective),
+    **dict.fromkeys(LEGACY_COLLECTIVES, _collective),
+    **dict.fromkeys(ATOMICS, _atomic),
+    **dict.fromkeys(("min", "max", "fminf", "fmaxf", "fmin", "fmax", "umin", "umax", "llmin", "llmax", "ullmin",
+                     "ullmax"), _extremum),
+    **dict.fromkeys(("__mul24", "__umul24"), _multiply),
+    **dict.fromkeys(ROUNDING, _rounding),
+    **dict.fromkeys(("abs", "labs", "llabs"), _absolute),
+    **dict.fromkeys(_LOADS, _load),
+    **dict.fromkeys(_STORES, _store),
+    **dict.fromkeys(THREAD_RESULTS, _thread_result),
+    **dict.fromkeys(NO_RETURN, _no_return),
+    **dict.fromkeys(DEVICE_QUERIES, _device_query),
+    "swap": _swap,
+}  # fmt: skip

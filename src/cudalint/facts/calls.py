@@ -1,0 +1,88 @@
+"""What cudalint knows of functions it cannot see: CUDA's, the C++ standard library's, common check macros."""
+
+from __future__ import annotations
+
+#: Device functions that hold up the whole block until all of its threads arrive.
+BLOCK_BARRIERS = frozenset(
+    {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__barrier_sync"}
+)
+
+#: Warp collectives by name, with the position of the value that other lanes receive (None: no value).
+WARP_COLLECTIVES: dict[str, int | None] = {
+    "__shfl_sync": 1, "__shfl_up_sync": 1, "__shfl_down_sync": 1, "__shfl_xor_sync": 1,
+    "__ballot_sync": 1, "__any_sync": 1, "__all_sync": 1, "__match_any_sync": 1, "__match_all_sync": 1,
+    "__reduce_add_sync": 1, "__reduce_min_sync": 1, "__reduce_max_sync": 1, "__reduce_and_sync": 1,
+    "__reduce_or_sync": 1, "__reduce_xor_sync": 1, "__syncwarp": None,
+}  # fmt: skip
+
+#: Collectives whose result is the same in every lane of the warp.
+WARP_UNIFORM_RESULTS = frozenset(
+    {"__ballot_sync", "__any_sync", "__all_sync", "__match_all_sync"}
+    | {f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor")}
+)
+
+#: Legacy shuffles and votes without a mask.
+LEGACY_COLLECTIVES = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"})
+
+#: Results that differ from thread to thread by their nature.
+THREAD_RESULTS = frozenset({"__activemask", "clock", "clock64", "__clock", "coalesced_threads", "__match_any_sync"})
+
+#: Calls that do not come back (on the host), so what follows them is not reached.
+NO_RETURN = frozenset({"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable"})
+
+_MATH = (
+    "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p pow "
+    "sqrt rsqrt cbrt rcbrt hypot norm fabs abs labs llabs fmod remainder floor ceil trunc round rint nearbyint lrint "
+    "llrint lround llround erf erfc erfinv tgamma lgamma fma fdim copysign ldexp scalbn isnan isinf isfinite signbit "
+    "sincos sinpi cospi saturate fdividef clamp lerp"
+).split()
+#: Functions of their arguments alone.
+PURE = frozenset(
+    {name + suffix for name in _MATH for suffix in ("", "f", "l")}
+    | {"__sinf", "__cosf", "__tanf", "__expf", "__exp10f", "__logf", "__log2f", "__log10f", "__powf", "__fdividef",
+       "__saturatef", "__clz", "__clzll", "__popc", "__popcll", "__ffs", "__ffsll", "__brev", "__brevll",
+       "__byte_perm", "__mulhi", "__umulhi", "__mul64hi", "__umul64hi", "__sad", "__usad", "__hadd", "__rhadd",
+       "__uhadd", "__urhadd", "__fmaf_rn", "__frcp_rn", "__fsqrt_rn", "__float2half", "__half2float",
+       "__float2half_rn", "__int2float_rn", "__float2int_rn", "__float2int_rd", "__float2int_rz", "__float2int_ru",
+       "__float_as_int", "__int_as_float", "__float_as_uint", "__uint_as_float", "__hmul", "__hsub", "__hfma",
+       "__hmul2", "__hadd2", "__hfma2", "__dp4a", "__fadd_rn", "__fmul_rn", "__fsub_rn", "__ddiv_rn", "__funnelshift_l",
+       "__funnelshift_r", "__float22half2_rn", "__floats2half2_rn", "__half22float2", "__low2float", "__high2float",
+       "__bfloat162float", "__float2bfloat16", "bit_cast", "isgreater", "sizeof"}
+)  # fmt: skip
+
+#: Functions rounded up to the integer operators that :func:`cudalint.facts.terms.evaluate` computes.
+ROUNDING = {"ceil": "ceil", "ceilf": "ceil", "floor": "floor", "floorf": "floor", "round": "round", "roundf": "round",
+            "trunc": "trunc", "truncf": "trunc", "sqrt": "sqrt", "sqrtf": "sqrt", "fabs": "fabs", "fabsf": "fabs",
+            "log2": "log2", "log2f": "log2", "pow": "pow", "powf": "pow", "exp2": "exp2", "exp2f": "exp2"}  # fmt: skip
+
+ATOMICS = frozenset(
+    f"atomic{op}{scope}"
+    for op in ("Add", "Sub", "Exch", "Min", "Max", "Inc", "Dec", "CAS", "And", "Or", "Xor")
+    for scope in ("", "_block", "_system")
+)
+
+#: Host calls that ask the device: what they return depends on the machine, not on the data.
+DEVICE_QUERIES = frozenset(
+    {
+        "cudaGetDeviceProperties", "cudaGetDeviceProperties_v2", "cudaDeviceGetAttribute",
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor", "cudaOccupancyMaxPotentialBlockSize",
+        "cudaOccupancyMaxPotentialBlockSizeVariableSMem", "cudaOccupancyMaxPotentialBlockSizeWithFlags",
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cudaOccupancyMaxPotentialClusterSize",
+        "hipGetDeviceProperties", "hipDeviceGetAttribute", "cuDeviceGetAttribute",
+    }
+)  # fmt: skip
+
+_ASSERTIONS = ("assert", "check", "require", "enforce", "expect", "ensure", "verify")
+
+
+def is_assertion(name: str) -> bool:
+    """Whether a call of this name states its first argument: ``assert``, ``TORCH_CHECK``, ``GGML_ASSERT``.
+
+    Macros and functions from headers nobody here can see have only their name to go by.
+    """
+    lowered = name.rsplit("::", 1)[-1].lower()
+    return any(word in lowered for word in _ASSERTIONS)
+
+
+#: ``TORCH_CHECK_EQ(a, b)`` and its like: the comparison their names end in.
+ASSERTION_OPERATORS = {"_eq": "==", "_ne": "!=", "_lt": "<", "_le": "<=", "_gt": ">", "_ge": ">="}

@@ -1,0 +1,281 @@
+"""What the executor records about a function: values, guards and events in program order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from cudalint.facts.terms import INF, Atom, Poly, Term, atom
+from cudalint.ir.types import I64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.ir.nodes import Call, Expr, Function, Launch, Node, Return, Var
+    from cudalint.ir.types import Type
+
+ObjectKind = Literal["global", "shared", "local", "constant", "var", "unknown"]
+
+
+class Obj:
+    """A piece of memory: what a pointer parameter points to, a ``__shared__`` or local array, a variable.
+
+    ``element`` is the declared element type; ``extent`` the number of elements where it is known.
+    ``origin`` is the term or value that the pointer came from (for uniformity of unknown pointers).
+    ``stores`` collects the terms that a local array's contents follow.
+    """
+
+    __slots__ = ("data", "element", "epoch", "extent", "kind", "name", "origin", "stores", "var")
+
+    def __init__(
+        self, kind: ObjectKind, name: str, element: Type | None, *, var: Var | None = None,
+        extent: int | None = None, origin: tuple[Term, ...] = (), data: Place | None = None,
+    ) -> None:  # fmt: skip
+        self.kind, self.name, self.element, self.var, self.extent = kind, name, element, var, extent
+        self.origin, self.data = origin, data
+        self.epoch = 0
+        self.stores: list[Term] = []
+
+    def __repr__(self) -> str:
+        return f"Obj({self.kind} {self.name})"
+
+
+class Pointer:
+    """A pointer value: an object and the offset in ``pieces``, each (term, bytes per unit or None).
+
+    ``element`` is what it points to now. ``dims`` holds (index, extent) of the dimensions of a
+    multi-dimensional array passed so far, outermost first.
+    """
+
+    __slots__ = ("dims", "element", "obj", "pieces")
+
+    def __init__(
+        self, obj: Obj, element: Type | None, pieces: tuple[tuple[Term, int | None], ...] = (),
+        dims: tuple[tuple[Term, int | None], ...] = (),
+    ) -> None:  # fmt: skip
+        self.obj, self.element, self.pieces, self.dims = obj, element, pieces, dims
+
+
+class Record:
+    """A value of class type: its fields' values, made on demand by ``missing``."""
+
+    __slots__ = ("fields", "level", "name", "type")
+
+    def __init__(self, name: str, type_: Type, fields: dict[str, Value], level: int = 0) -> None:
+        self.name, self.type, self.fields, self.level = name, type_, fields, level
+
+
+class Closure:
+    """A lambda as a value."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+
+
+Value = Term | Pointer | Record | Closure
+#: A variable with a path of field names, or memory: (object, pieces, element, dims).
+Place = tuple["Var", tuple[str, ...]]
+
+
+class CallSite:
+    """One inlined call: the call expression and the function it stands in."""
+
+    __slots__ = ("call", "callee", "fn")
+
+    def __init__(self, call: Expr, fn: Function, callee: Function) -> None:
+        self.call, self.fn, self.callee = call, fn, callee
+
+
+GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert"]
+
+
+class Guard:
+    """One condition that holds here; ``parent`` holds those before it.
+
+    ``term`` is true. ``why`` says where it comes from: the branch we are in (``if``), the loop whose
+    body this is, an early ``return``, ``break`` or ``continue`` that was not taken. ``node`` is the
+    statement and ``positive`` the side of it, so that two sides of one branch are known as such.
+    """
+
+    __slots__ = ("loop", "node", "parent", "positive", "term", "why")
+
+    def __init__(
+        self, parent: Guard | None, term: Term, why: GuardWhy, node: Node, positive: bool, loop: Loop | None = None
+    ) -> None:
+        self.parent, self.term, self.why, self.node, self.positive, self.loop = parent, term, why, node, positive, loop
+
+
+def chain(guard: Guard | None, until: Guard | None = None) -> Iterator[Guard]:
+    """The guards from the innermost out, up to (not including) ``until``."""
+    while guard is not None and guard is not until:
+        yield guard
+        guard = guard.parent
+
+
+def conjuncts(guard: Guard | None) -> Iterator[Term]:
+    """Every single condition that holds, ``&&`` taken apart."""
+    for item in chain(guard):
+        stack = [item.term]
+        while stack:
+            term = stack.pop()
+            if term.op == "land":
+                stack.extend(term.args)
+            else:
+                yield term
+
+
+class Induction:
+    """A variable that a loop changes. Its value on pass k is ``init + k * step`` when ``step`` is not None.
+
+    ``next`` is its value at the end of a pass in terms of the value at its start (``term``).
+    ``limit`` is (B, c): inside the body the variable is at most B + c (at least, for a falling one).
+    """
+
+    __slots__ = ("init", "limit", "loop", "next", "step", "term", "var")
+
+    def __init__(self, loop: Loop, var: Var, init: Term | None) -> None:
+        self.loop, self.var, self.init = loop, var, init
+        self.next: Term | None = None
+        self.step: Term | None = None
+        self.limit: tuple[Term, int] | None = None
+        self.term: Term | None = None
+
+
+class Loop:
+    """A loop as executed. ``cond`` is its test (None: endless), ``control`` all that decides when a thread
+    leaves it: the test, and the conditions of its ``break``\\ s. ``first``/``last`` bound the sequence
+    numbers of the events inside."""
+
+    __slots__ = ("cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "node", "stack")
+
+    def __init__(self, node: Node, fn: Function, guard: Guard | None, stack: tuple[CallSite, ...], first: int) -> None:
+        self.node, self.fn, self.guard, self.stack, self.first, self.last = node, fn, guard, stack, first, first
+        self.cond: Term | None = None
+        self.control: list[Term] = []
+        self.inductions: dict[Var, Induction] = {}
+        self.counter = atom(Atom("count", "pass", 0, INF, data=self), I64)
+
+
+class Event:
+    """``seq`` orders events; ``fn`` is the function whose text the node stands in; ``stack`` the inlined calls."""
+
+    __slots__ = ("fn", "guard", "node", "seq", "stack")
+
+    def __init__(self, seq: int, node: Node, fn: Function, guard: Guard | None, stack: tuple[CallSite, ...]) -> None:
+        self.seq, self.node, self.fn, self.guard, self.stack = seq, node, fn, guard, stack
+
+
+class Access(Event):
+    """A load or store. ``mode``: r, w, rw (compound assignment), atomic.
+
+    ``index`` is the element index in units of the accessed type, None where units differ or are not
+    known; ``scalar`` the same as a polynomial in units of the object's declared element, and ``width``
+    how many of those the access touches (4 for a ``float4`` over ``float``). ``dims`` are the
+    (index, extent) pairs of a declared multi-dimensional array. ``value`` is what a store stores.
+    """
+
+    __slots__ = ("dims", "element", "index", "mode", "obj", "scalar", "value", "width")
+    node: Expr
+    obj: Obj
+    mode: str
+    index: Term | None
+    scalar: Poly | None
+    width: int
+    dims: tuple[tuple[Term, int | None], ...]
+    element: Type | None
+    value: Term | None
+
+
+class Barrier(Event):
+    """``scope``: block, grid, cluster or warp (``__syncwarp``, a tile's sync). ``name`` as called.
+
+    ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's."""
+
+    __slots__ = ("collective", "name", "scope")
+    scope: str
+    name: str
+    collective: bool
+
+
+class Collective(Event):
+    """A warp collective: ``name``, its ``mask`` and ``value`` terms where it has them."""
+
+    __slots__ = ("mask", "name", "value")
+    name: str
+    mask: Term | None
+    value: Term | None
+
+
+class ReturnEvent(Event):
+    """A ``return`` (or ``exit`` of a thread). ``stack`` tells whether it ends the thread or a call."""
+
+    __slots__ = ()
+    node: Return
+
+
+class Conversion(Event):
+    """A value converted between integer widths: ``term`` before, ``to`` the new type; ``node`` the expression."""
+
+    __slots__ = ("term", "to")
+    node: Expr
+    term: Term
+    to: Type
+
+
+class Comparison(Event):
+    """``left op right`` with both sides converted to their common type. ``raw`` are the two before that."""
+
+    __slots__ = ("left", "op", "raw", "right", "term")
+    node: Expr
+    op: str
+    left: Term
+    right: Term
+    raw: tuple[Term, Term]
+    term: Term
+
+
+class LaunchEvent(Event):
+    """A launch as executed: ``grid`` and ``block`` as three terms (None where not visible), kernel arguments as values."""
+
+    __slots__ = ("args", "block", "grid", "shared")
+    node: Launch
+    grid: tuple[Term, Term, Term] | None
+    block: tuple[Term, Term, Term] | None
+    shared: Term | None
+    args: list[Value | None] | None
+
+
+class CallEvent(Event):
+    """A call that was not inlined: CUDA's, the standard library's, an unseen one."""
+
+    __slots__ = ("args", "result")
+    node: Call
+    args: list[Value]
+    result: Value | None
+
+
+class Flow:
+    """Everything the executor found in one function (and in what it inlined)."""
+
+    __slots__ = (
+        "accesses", "barriers", "calls", "collectives", "comparisons", "complete", "conversions", "function",
+        "launches", "loops", "objects", "opaques", "params", "returns",
+    )  # fmt: skip
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.params: dict[Var, Value] = {}
+        self.objects: dict[Var, Obj] = {}
+        self.accesses: list[Access] = []
+        self.barriers: list[Barrier] = []
+        self.collectives: list[Collective] = []
+        self.returns: list[ReturnEvent] = []
+        self.conversions: list[Conversion] = []
+        self.comparisons: list[Comparison] = []
+        self.launches: list[LaunchEvent] = []
+        self.calls: list[CallEvent] = []
+        self.loops: list[Loop] = []
+        self.opaques: list[Event] = []
+        self.complete = True
+        """False when the budget ended the walk early: rules that need all of the function are silent."""

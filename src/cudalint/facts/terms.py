@@ -1,0 +1,773 @@
+"""Symbolic values: hash-consed terms with exact C++ semantics and a polynomial reading.
+
+A :class:`Term` is what an expression computes, with variables replaced by what they hold, down to
+*atoms*: launch built-ins, parameters, loads, loop counters, results of unseen calls. Terms are
+interned, so equal values are one object. There are two readings of a term:
+
+* :func:`evaluate`: the machine's, exact in width and sign, for given values of the atoms;
+* :func:`poly`: an integer polynomial over atoms in the mathematical integers (nothing wraps), in
+  which index shapes and grid arithmetic are recognised whatever their spelling.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import TYPE_CHECKING, Any
+
+from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+#: Stands for "no bound" in intervals; far beyond every machine type, closed under the arithmetic here.
+INF = 1 << 300
+
+# Uniformity, ordered: a value is as dependent as its most dependent part.
+UNIFORM, WARP_UNIFORM, UNKNOWN, THREAD = 0, 1, 2, 3
+
+
+class Atom:
+    """What an atom stands for.
+
+    ``kind``: tid, bid, bdim, gdim (with ``axis``), param, var, load, call, loop, exit, phi, size,
+    unknown. ``lo``/``hi`` bound its value whatever the launch. ``data`` depends on the kind: the
+    :class:`~cudalint.ir.nodes.Var`, the loop, the callee. ``inputs`` are the terms its uniformity
+    follows (for ``phi``, ``exit`` and ``loop`` these are completed after the atom is made).
+    """
+
+    __slots__ = ("axis", "data", "hi", "inputs", "kind", "level", "lo", "name")
+
+    def __init__(
+        self, kind: str, name: str, lo: int, hi: int, *, axis: str = "", data: Any = None,
+        inputs: tuple[Term, ...] = (), level: int = UNIFORM,
+    ) -> None:  # fmt: skip
+        self.kind, self.name, self.lo, self.hi, self.axis, self.data = kind, name, lo, hi, axis, data
+        self.inputs, self.level = inputs, level
+
+
+class Term:
+    """An interned value. ``type`` is Int, Float, or None where the type is not known (or not a number).
+
+    ``data`` is the value of a ``const``, the :class:`Atom` of an ``atom``, the name of a ``call``.
+    """
+
+    __slots__ = ("args", "data", "key", "op", "poly", "type")
+    op: str
+    args: tuple[Term, ...]
+    type: Type | None
+    data: Any
+    key: int
+    poly: Poly | None
+
+    def __repr__(self) -> str:
+        return f"<{show(self)}>"
+
+
+#: A polynomial: monomials (atoms sorted by key, with repetition; () is the constant) to coefficients.
+Poly = dict[tuple[Term, ...], int]
+
+_table: dict[tuple[Any, ...], Term] = {}
+_nonlinear: dict[tuple[Any, ...], Term] = {}
+_MAX_MONOMIALS = 48
+
+
+def reset() -> None:
+    """Forgets all interned terms; called between files so that memory stays bounded."""
+    _table.clear()
+    _table.update(_PERMANENT)
+    _nonlinear.clear()
+
+
+_count = 0
+
+
+def _new(op: str, args: tuple[Term, ...], type_: Type | None, data: Any) -> Term:
+    global _count
+    term = object.__new__(Term)
+    _count += 1
+    term.op, term.args, term.type, term.data, term.key, term.poly = op, args, type_, data, _count, None
+    return term
+
+
+def make(op: str, type_: Type | None, *args: Term, data: Any = None) -> Term:
+    """The interned term ``op(args)`` as written; use the operators below, which fold and convert."""
+    key = (op, type_, data, *args)
+    found = _table.get(key)
+    if found is None:
+        found = _table[key] = _new(op, args, type_, data)
+    return found
+
+
+def const(value: int | float, type_: Type | None = I32) -> Term:
+    if isinstance(value, bool):
+        value = int(value)
+    key = ("const", type_, value, type(value))
+    found = _table.get(key)
+    if found is None:
+        found = _table[key] = _new("const", (), type_, value)
+    return found
+
+
+def atom(info: Atom, type_: Type | None) -> Term:
+    """A new atom; never interned: two calls give two unknowns."""
+    return _new("atom", (), type_, info)
+
+
+ZERO, ONE, TRUE, FALSE = const(0), const(1), const(1, BOOL), const(0, BOOL)
+_PERMANENT = dict(_table)
+
+
+def type_range(type_: Type | None) -> tuple[int, int]:
+    return (type_.lo, type_.hi) if isinstance(type_, Int) else (-INF, INF)
+
+
+# --- construction ------------------------------------------------------------------------------
+
+
+def convert(term: Term, type_: Type | None) -> Term:
+    """``term`` converted to ``type_`` as C++ does; the same term where nothing changes."""
+    have = term.type
+    if have is type_ or not isinstance(type_, (Int, Float)):
+        return term
+    if term.op == "const" and isinstance(term.data, (int, float)):
+        folded = cast_value(term.data, type_)
+        if folded is not None:
+            return const(folded, type_)
+    if have is None:
+        return make("cast", type_, term)
+    if type_ is BOOL:
+        return truth(term)
+    # A widening of a widening is one widening.
+    if (
+        term.op == "cast" and isinstance(type_, Int) and isinstance(have, Int)
+        and isinstance(inner := term.args[0].type, Int) and _holds(have, inner) and _holds(type_, have)
+    ):  # fmt: skip
+        return convert(term.args[0], type_)
+    return make("cast", type_, term)
+
+
+def _holds(wide: Int, narrow: Int) -> bool:
+    return wide.lo <= narrow.lo and narrow.hi <= wide.hi
+
+
+def cast_value(value: int | float, type_: Type) -> int | float | None:
+    """The value after conversion; None for a float that does not fit the integer type (undefined in C++)."""
+    if isinstance(type_, Int):
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return None
+            value = int(value)
+            return value if type_.lo <= value <= type_.hi or type_ is BOOL else None
+        return type_.wrap(value)
+    return round_float(float(value), type_)
+
+
+def round_float(value: float, type_: Type) -> float:
+    """``value`` rounded to the precision of ``type_``."""
+    if type_ is F32 and math.isfinite(value):
+        try:
+            return float(struct.unpack("f", struct.pack("f", value))[0])
+        except OverflowError:
+            return math.copysign(math.inf, value)
+    return value
+
+
+_FOLD = {"add", "sub", "mul", "div", "mod", "and", "or", "xor", "shl", "shr", "min", "max"}
+_COMPARE = {"lt", "le", "eq", "ne"}
+
+
+def binary(op: str, a: Term, b: Term, type_: Type | None) -> Term:
+    """``a op b`` in ``type_``, operands already converted; constants folded, identities removed."""
+    if a.op == "const" and b.op == "const":
+        value = apply(op, type_, (a.data, b.data))
+        if value is not None:
+            return const(value, type_)
+    elif b.op == "const":
+        data = b.data
+        if data == 0 and op in ("add", "sub", "or", "xor", "shl", "shr") and not isinstance(type_, Float):
+            return a
+        if data == 1 and op in ("mul", "div") and not isinstance(type_, Float):
+            return a
+    elif a.op == "const" and a.data == 0 and op == "add" and not isinstance(type_, Float):
+        return b
+    elif a.op == "const" and a.data == 1 and op == "mul" and not isinstance(type_, Float):
+        return b
+    if a is b and op in ("min", "max", "and", "or"):
+        return a
+    return make(op, type_, a, b)
+
+
+def negate(a: Term, type_: Type | None) -> Term:
+    if a.op == "const":
+        value = apply("neg", type_, (a.data,))
+        if value is not None:
+            return const(value, type_)
+    return make("neg", type_, a)
+
+
+def invert(a: Term, type_: Type | None) -> Term:
+    if a.op == "const" and isinstance(type_, Int) and isinstance(a.data, int):
+        return const(type_.wrap(~a.data), type_)
+    return make("not", type_, a)
+
+
+def compare(op: str, a: Term, b: Term) -> Term:
+    """``op`` is one of < <= > >= == !=; operands already converted to their common type."""
+    if op in (">", ">="):
+        a, b, op = b, a, "<" if op == ">" else "<="
+    name = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne"}[op]
+    if a.op == "const" and b.op == "const":
+        return const(apply(name, BOOL, (a.data, b.data)) or 0, BOOL)
+    if a is b and not isinstance(a.type, Float):
+        return TRUE if name in ("le", "eq") else FALSE
+    return make(name, BOOL, a, b)
+
+
+def truth(a: Term) -> Term:
+    """``a`` as a condition."""
+    if a.type is BOOL:
+        return a
+    if a.op == "const":
+        return TRUE if a.data else FALSE
+    return make("ne", BOOL, a, const(0, a.type))
+
+
+_NEGATED = {"eq": "ne", "ne": "eq"}
+
+
+def lnot(a: Term) -> Term:
+    a = truth(a)
+    if a.op == "const":
+        return FALSE if a.data else TRUE
+    if a.op == "lnot":
+        return a.args[0]
+    if a.op in _NEGATED:
+        return make(_NEGATED[a.op], BOOL, *a.args)
+    if a.op in ("lt", "le") and not any(isinstance(x.type, Float) for x in a.args):
+        return make("le" if a.op == "lt" else "lt", BOOL, a.args[1], a.args[0])
+    if a.op in ("land", "lor"):
+        return make("lor" if a.op == "land" else "land", BOOL, lnot(a.args[0]), lnot(a.args[1]))
+    return make("lnot", BOOL, a)
+
+
+def land(a: Term, b: Term) -> Term:
+    a, b = truth(a), truth(b)
+    if a.op == "const":
+        return b if a.data else FALSE
+    if b.op == "const":
+        return a if b.data else FALSE
+    return a if a is b else make("land", BOOL, a, b)
+
+
+def lor(a: Term, b: Term) -> Term:
+    a, b = truth(a), truth(b)
+    if a.op == "const":
+        return TRUE if a.data else b
+    if b.op == "const":
+        return TRUE if b.data else a
+    return a if a is b else make("lor", BOOL, a, b)
+
+
+def select(cond: Term, a: Term, b: Term, type_: Type | None) -> Term:
+    cond = truth(cond)
+    if cond.op == "const":
+        return a if cond.data else b
+    if a is b:
+        return a
+    # `a < b ? a : b` is a minimum, however it is spelled.
+    if cond.op in ("lt", "le") and isinstance(type_, Int) and {a, b} == set(cond.args):
+        return binary("min" if cond.args[0] is a else "max", a, b, type_)
+    return make("select", type_, cond, a, b)
+
+
+# --- the machine's reading ----------------------------------------------------------------------
+
+
+def apply(op: str, type_: Type | None, args: tuple[Any, ...]) -> Any:
+    """One operation on values; None where it is undefined (division by zero, a shift too far)."""
+    try:
+        value = _apply(op, type_, args)
+    except (ZeroDivisionError, OverflowError, ValueError, TypeError):
+        return None
+    if value is None:
+        return None
+    if isinstance(type_, Int) and isinstance(value, int):
+        return type_.wrap(value)
+    if isinstance(type_, Float):
+        return round_float(float(value), type_)
+    return value
+
+
+def _apply(op: str, type_: Type | None, args: tuple[Any, ...]) -> Any:
+    a = args[0]
+    b = args[1] if len(args) > 1 else 0
+    if op == "add":
+        return a + b
+    if op == "sub":
+        return a - b
+    if op == "mul":
+        return a * b
+    if op == "div":
+        if isinstance(a, float) or isinstance(b, float):
+            if b == 0:
+                return None
+            return a / b
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
+    if op == "mod":
+        remainder = abs(a) % abs(b)
+        return -remainder if a < 0 else remainder
+    if op == "neg":
+        return -a
+    if op == "lt":
+        return int(a < b)
+    if op == "le":
+        return int(a <= b)
+    if op == "eq":
+        return int(a == b)
+    if op == "ne":
+        return int(a != b)
+    if op == "min":
+        return min(a, b)
+    if op == "max":
+        return max(a, b)
+    if op == "and":
+        return a & b
+    if op == "or":
+        return a | b
+    if op == "xor":
+        return a ^ b
+    if op == "not":
+        return ~a
+    if op in ("shl", "shr"):
+        bits = type_.bits if isinstance(type_, Int) else 64
+        if not 0 <= b < bits:
+            return None
+        return a << b if op == "shl" else a >> b
+    if op == "land":
+        return int(bool(a) and bool(b))
+    if op == "lor":
+        return int(bool(a) or bool(b))
+    if op == "lnot":
+        return int(not a)
+    return None
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "ceil": math.ceil, "floor": math.floor, "round": lambda x: math.floor(x + 0.5) if x >= 0 else -math.floor(0.5 - x),
+    "trunc": math.trunc, "sqrt": math.sqrt, "fabs": abs, "abs": abs, "log2": math.log2, "exp2": lambda x: 2.0**x,
+    "pow": pow, "log": math.log,
+}  # fmt: skip
+
+
+class Undefined(Exception):
+    """The term has no value here: an atom without one, a division by zero, an unseen function."""
+
+
+def evaluate(term: Term, env: Mapping[Term, int], memo: dict[Term, Any] | None = None, *, exact: bool = True) -> Any:
+    """The value of ``term`` for the atoms' values in ``env``.
+
+    ``exact`` wraps as the machine does; without it, integer arithmetic is that of the mathematical
+    integers. Raises :class:`Undefined`.
+    """
+    if memo is None:
+        memo = {}
+    found = memo.get(term)
+    if found is not None:
+        return found
+    op = term.op
+    if op == "const":
+        return term.data
+    if op == "atom":
+        value = env.get(term)
+        if value is None:
+            value = _atom_value(term, env, memo, exact)
+        memo[term] = value
+        return value
+    if op == "select":
+        value = evaluate(term.args[1 if evaluate(term.args[0], env, memo, exact=exact) else 2], env, memo, exact=exact)
+        memo[term] = value
+        return value
+    if op in ("land", "lor"):
+        left = bool(evaluate(term.args[0], env, memo, exact=exact))
+        value = int(left) if left == (op == "lor") else int(bool(evaluate(term.args[1], env, memo, exact=exact)))
+        memo[term] = value
+        return value
+    args = tuple([evaluate(arg, env, memo, exact=exact) for arg in term.args])
+    if op == "cast":
+        if term.type is None:
+            value = args[0]
+        elif exact or isinstance(term.type, Float) or isinstance(args[0], float):
+            value = cast_value(args[0], term.type)
+        else:
+            value = args[0]
+    elif op == "call":
+        function = _FUNCTIONS.get(term.data)
+        if function is None:
+            raise Undefined
+        try:
+            value = function(*args)
+        except (ValueError, OverflowError, ZeroDivisionError) as error:
+            raise Undefined from error
+        if isinstance(term.type, Float):
+            value = round_float(float(value), term.type)
+    else:
+        kind = term.type
+        if not exact and isinstance(kind, Int):
+            kind = None
+        value = apply(op, kind, args)
+    if value is None:
+        raise Undefined
+    memo[term] = value
+    return value
+
+
+def _atom_value(term: Term, env: Mapping[Term, int], memo: dict[Term, Any], exact: bool) -> Any:
+    info = term.data
+    if info.kind == "loop" and info.data.init is not None and info.data.step is not None:
+        # The k-th value of an induction variable: the counter is an atom of its own.
+        count = evaluate(info.data.loop.counter, env, memo, exact=exact)
+        first = evaluate(info.data.init, env, memo, exact=exact)
+        value = first + count * evaluate(info.data.step, env, memo, exact=exact)
+        return term.type.wrap(value) if exact and isinstance(term.type, Int) else value
+    raise Undefined
+
+
+# --- the mathematical reading -------------------------------------------------------------------
+
+
+def poly(term: Term) -> Poly:
+    """``term`` as a polynomial over atoms; ``/ % min max & | select`` and the like are atoms of it.
+
+    Conversions between integers of 32 bits and more are the identity here. Two spellings of one
+    value (``(n + 255) / 256`` twice) have one atom.
+    """
+    found = term.poly
+    if found is None:
+        found = term.poly = _poly(term)
+    return found
+
+
+def _poly(term: Term) -> Poly:
+    op, args = term.op, term.args
+    if op == "const":
+        if isinstance(term.data, int):
+            return {(): term.data} if term.data else {}
+        return {(term,): 1}
+    if op == "atom":
+        return {(term,): 1}
+    if isinstance(term.type, Float):
+        return {(_canonical(term),): 1}
+    if op == "add":
+        return add(poly(args[0]), poly(args[1]))
+    if op == "sub":
+        return add(poly(args[0]), poly(args[1]), -1)
+    if op == "neg":
+        return scale(poly(args[0]), -1)
+    if op == "mul":
+        result = multiply(poly(args[0]), poly(args[1]))
+        return {(_canonical(term),): 1} if result is None else result
+    if op == "cast":
+        inner = args[0]
+        if isinstance(term.type, Int) and term.type.bits >= 32 and not isinstance(inner.type, Float):
+            return poly(inner)
+    if op == "shl" and args[1].op == "const" and 0 <= args[1].data < 63:
+        return scale(poly(args[0]), 1 << args[1].data)
+    if op == "shr" and args[1].op == "const" and 0 <= args[1].data < 63:
+        return poly(make("div", term.type, args[0], const(1 << args[1].data, term.type)))
+    if op == "div" and args[1].op == "const" and args[1].data > 1:
+        # (x * k) / k is x: exact where nothing wraps.
+        inner_poly = poly(args[0])
+        if inner_poly and all(c % args[1].data == 0 for c in inner_poly.values()):
+            return {m: c // args[1].data for m, c in inner_poly.items()}
+    return {(_canonical(term),): 1}
+
+
+def _canonical(term: Term) -> Term:
+    """One representative for all terms with this operator and these operands' polynomials."""
+    parts = tuple([frozenset(poly(a).items()) if not isinstance(a.type, Float) else a for a in term.args])
+    key = (term.op, term.data, parts)
+    return _nonlinear.setdefault(key, term)
+
+
+def add(a: Poly, b: Poly, factor: int = 1) -> Poly:
+    """``a + factor * b``"""
+    if not b:
+        return a
+    result = dict(a)
+    for monomial, coefficient in b.items():
+        value = result.get(monomial, 0) + factor * coefficient
+        if value:
+            result[monomial] = value
+        else:
+            result.pop(monomial, None)
+    return result
+
+
+def scale(a: Poly, factor: int) -> Poly:
+    return {m: c * factor for m, c in a.items()} if factor else {}
+
+
+def multiply(a: Poly, b: Poly) -> Poly | None:
+    """The product; None where it would have too many monomials to be of use."""
+    if len(a) * len(b) > _MAX_MONOMIALS:
+        return None
+    result: Poly = {}
+    for left, x in a.items():
+        for right, y in b.items():
+            monomial = tuple(sorted(left + right, key=_key)) if left and right else left or right
+            value = result.get(monomial, 0) + x * y
+            if value:
+                result[monomial] = value
+            else:
+                result.pop(monomial, None)
+    return result
+
+
+def _key(term: Term) -> int:
+    return term.key
+
+
+def constant(p: Poly) -> int | None:
+    """The value of a constant polynomial, else None."""
+    if not p:
+        return 0
+    return p.get(()) if len(p) == 1 else None
+
+
+def atoms_of(p: Poly) -> Iterator[Term]:
+    """The atoms of a polynomial, each once, not looking into ``/ % min max``."""
+    seen: set[Term] = set()
+    for monomial in p:
+        for item in monomial:
+            if item not in seen:
+                seen.add(item)
+                yield item
+
+
+def leaves(term: Term, into: set[Term] | None = None) -> set[Term]:
+    """Every atom a term is made of, through all operators and through induction variables."""
+    result: set[Term] = set() if into is None else into
+    stack, seen = [term], set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if item.op == "atom":
+            result.add(item)
+        else:
+            stack.extend(item.args)
+    return result
+
+
+def substitute(term: Term, mapping: Mapping[Term, Term], memo: dict[Term, Term] | None = None) -> Term:
+    """``term`` with atoms replaced (values converted to the atom's type, as an argument is)."""
+    if memo is None:
+        memo = {}
+    found = memo.get(term)
+    if found is not None:
+        return found
+    if term.op == "const":
+        return term
+    if term.op == "atom":
+        value = mapping.get(term)
+        result = term if value is None else convert(value, term.type)
+    else:
+        args = [substitute(arg, mapping, memo) for arg in term.args]
+        result = term if all(x is y for x, y in zip(args, term.args)) else rebuild(term, args)
+    memo[term] = result
+    return result
+
+
+def rebuild(term: Term, args: list[Term]) -> Term:
+    """``term``'s operator on other operands, folded."""
+    op, type_ = term.op, term.type
+    if op in _FOLD:
+        return binary(op, args[0], args[1], type_)
+    if op in _COMPARE:
+        return compare({"lt": "<", "le": "<=", "eq": "==", "ne": "!="}[op], args[0], args[1])
+    if op == "cast":
+        return convert(args[0], type_)
+    if op == "neg":
+        return negate(args[0], type_)
+    if op == "not":
+        return invert(args[0], type_)
+    if op == "lnot":
+        return lnot(args[0])
+    if op == "land":
+        return land(args[0], args[1])
+    if op == "lor":
+        return lor(args[0], args[1])
+    if op == "select":
+        return select(args[0], args[1], args[2], type_)
+    return make(op, type_, *args, data=term.data)
+
+
+# --- intervals ----------------------------------------------------------------------------------
+
+Interval = tuple[int, int]
+
+
+def bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None) -> Interval:
+    """An interval that holds the machine value of ``term`` for atoms within ``ranges``.
+
+    Where an operation can leave its type the whole type's range is the answer.
+    """
+    low, high = mathematical_bounds(term, ranges, memo)
+    type_ = term.type
+    if isinstance(type_, Int) and (low < type_.lo or high > type_.hi):
+        return type_.lo, type_.hi
+    return low, high
+
+
+def mathematical_bounds(
+    term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None
+) -> Interval:
+    """As :func:`bounds`, but the last operation itself is not wrapped: compare with the type's range to see if it can."""
+    if memo is None:
+        memo = {}
+    found = memo.get(term)
+    if found is None:
+        found = memo[term] = _bounds(term, ranges, memo)
+    return found
+
+
+def _bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+    op = term.op
+    if op == "const":
+        return (term.data, term.data) if isinstance(term.data, int) else (-INF, INF)
+    if op == "atom":
+        found = ranges.get(term)
+        if found is not None:
+            return found
+        return _loop_bounds(term, ranges, memo) if term.data.kind == "loop" else (term.data.lo, term.data.hi)
+    if op in ("lt", "le", "eq", "ne", "land", "lor", "lnot"):
+        return 0, 1
+    if isinstance(term.type, Float) or any(isinstance(a.type, Float) for a in term.args):
+        return type_range(term.type)
+    args = [bounds(a, ranges, memo) for a in term.args]
+    (a, b) = args[0] if args else (-INF, INF)
+    c, d = args[1] if len(args) > 1 else (0, 0)
+    if op == "add":
+        return a + c, b + d
+    if op == "sub":
+        return a - d, b - c
+    if op == "neg":
+        return -b, -a
+    if op == "mul":
+        corners = (a * c, a * d, b * c, b * d)
+        return max(min(corners), -INF), min(max(corners), INF)
+    if op == "div":
+        if c > 0:
+            quotients = (_div(a, c), _div(a, d), _div(b, c), _div(b, d))
+            return min(quotients), max(quotients)
+        if a >= 0 and c >= 0:
+            return 0, b
+        return type_range(term.type)
+    if op == "mod":
+        if c >= 0 or d > 0:
+            top = max(0, d - 1)
+            return (0 if a >= 0 else -top), min(top, b) if a >= 0 else top
+        return type_range(term.type)
+    if op == "min":
+        return min(a, c), min(b, d)
+    if op == "max":
+        return max(a, c), max(b, d)
+    if op == "and":
+        if c >= 0 or a >= 0:
+            return 0, min([x for x, y in ((b, a), (d, c)) if y >= 0])
+        return type_range(term.type)
+    if op in ("or", "xor"):
+        if a >= 0 and c >= 0:
+            return 0, (1 << max(b, d).bit_length()) - 1
+        return type_range(term.type)
+    if op == "shl":
+        if c >= 0 and d < 64:
+            corners = (a << c, a << d, b << c, b << d)
+            return min(corners), max(corners)
+        return type_range(term.type)
+    if op == "shr":
+        if a >= 0 and c >= 0:
+            return a >> min(d, 400), b >> c
+        return type_range(term.type)
+    if op == "select":
+        e, f = args[2]
+        return min(c, e), max(d, f)
+    if op == "cast":
+        return a, b
+    if op == "call" and term.data in ("abs", "fabs"):
+        return 0, max(abs(a), abs(b))
+    return type_range(term.type)
+
+
+def _loop_bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+    """An induction variable lies between its start and its loop's bound."""
+    info = term.data
+    memo[term] = (info.lo, info.hi)
+    induction = info.data
+    low, high = info.lo, info.hi
+    if induction.init is None or induction.step is None:
+        return low, high
+    first = bounds(induction.init, ranges, memo)
+    step = bounds(induction.step, ranges, memo)
+    if step[0] >= 0:
+        low = max(low, first[0])
+        limit = induction.limit
+        if limit is not None:
+            top = bounds(limit[0], ranges, memo)[1] + limit[1]
+            high = min(high, max(top, low))
+    elif step[1] <= 0:
+        high = min(high, first[1])
+        limit = induction.limit
+        if limit is not None:
+            low = max(low, min(bounds(limit[0], ranges, memo)[0] + limit[1], high))
+    return low, high
+
+
+def _div(a: int, b: int) -> int:
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+# --- printing -----------------------------------------------------------------------------------
+
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "and": "&", "or": "|", "xor": "^", "shl": "<<",
+    "shr": ">>", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "land": "&&", "lor": "||",
+}  # fmt: skip
+_BUILTINS = {"tid": "threadIdx", "bid": "blockIdx", "bdim": "blockDim", "gdim": "gridDim"}
+
+
+def show(term: Term) -> str:
+    """A term in C++-like notation, conversions left out."""
+    op = term.op
+    if op == "const":
+        return str(term.data)
+    if op == "atom":
+        info = term.data
+        return f"{_BUILTINS[info.kind]}.{info.axis}" if info.kind in _BUILTINS else info.name
+    if op in _SIGNS:
+        left, right = (f"({show(a)})" if a.op in _SIGNS else show(a) for a in term.args)
+        return f"{left} {_SIGNS[op]} {right}"
+    if op == "cast":
+        return show(term.args[0])
+    if op == "neg":
+        return f"-({show(term.args[0])})"
+    if op == "lnot":
+        return f"!({show(term.args[0])})"
+    if op == "not":
+        return f"~({show(term.args[0])})"
+    if op == "select":
+        return f"({show(term.args[0])} ? {show(term.args[1])} : {show(term.args[2])})"
+    return f"{term.data or op}({', '.join(show(a) for a in term.args)})"
+
+
+__all__ = [
+    "FALSE", "INF", "ONE", "THREAD", "TRUE", "UNIFORM", "UNKNOWN", "WARP_UNIFORM", "ZERO", "Atom", "Interval", "Poly",
+    "Term", "Undefined", "add", "apply", "atom", "atoms_of", "binary", "bounds", "cast_value", "compare", "const",
+    "constant", "convert", "evaluate", "invert", "land", "leaves", "lnot", "lor", "make", "mathematical_bounds",
+    "multiply", "negate", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "substitute", "truth",
+    "type_range",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The intermediate representation: types and a structured tree of resolved nodes."""
