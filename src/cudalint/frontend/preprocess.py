@@ -11,16 +11,28 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from cudalint.frontend.conditions import evaluate
+from cudalint.frontend.macros import (
+    CHUNK,
+    MAX_STEPS,
+    NAME,
+    NAME_PATTERN,
+    NO_NAMES,
+    PUNCTUATOR,
+    ExhaustedError,
+    Expander,
+    Macro,
+    Token,
+    define,
+    predefined,
+    tokenize,
+)
 
+if TYPE_CHECKING:
+    from cudalint.frontend.macros import Table
     from cudalint.frontend.source import Reading, SourceFile
 
 MAX_INCLUDE_DEPTH = 60
-MAX_DEPTH = 40
-"""Arguments within arguments that are still expanded."""
-MAX_STEPS = 200_000
-"""Tokens that one use may take; a file may take four times as many."""
 
 
 class Gap(NamedTuple):
@@ -29,56 +41,6 @@ class Gap(NamedTuple):
     start: int
     end: int
     why: str
-
-
-class Token(NamedTuple):
-    """``space``: white space before it. [start, end) of ``raw`` is where it comes from: its own bytes if
-    ``same``, else the macro use that made it. ``hidden`` names are not expanded in it any more."""
-
-    kind: int
-    text: bytes
-    space: bool
-    start: int
-    end: int
-    same: bool
-    hidden: frozenset[bytes]
-
-
-LITERAL, NAME, NUMBER, PUNCTUATOR, CHUNK, NOTHING = range(6)
-"""CHUNK is an argument without a macro's name in it, kept whole; NOTHING is what ``##`` makes of two empty sides."""
-
-_NONE: frozenset[bytes] = frozenset()
-
-
-class Macro:
-    """A macro. ``params`` is None for an object-like one; the last one takes all the rest if ``variadic``.
-
-    ``start``/``end`` span the directive in ``file.raw``. ``file`` is None and ``predefined`` true for
-    what the compiler defines; ``file`` is None also for what the configuration defines.
-    """
-
-    __slots__ = ("_tokens", "body", "end", "file", "name", "params", "predefined", "start", "variadic")
-
-    def __init__(
-        self, name: bytes, params: tuple[bytes, ...] | None, body: bytes, *, variadic: bool = False,
-        file: SourceFile | None = None, start: int = 0, end: int = 0, predefined: bool = False,
-    ) -> None:  # fmt: skip
-        self.name, self.params, self.body, self.variadic = name, params, body, variadic
-        self.file, self.start, self.end, self.predefined = file, start, end, predefined
-        self._tokens: list[Token] | None = None
-
-    def __repr__(self) -> str:
-        params = "" if self.params is None else "(" + ", ".join(p.decode() for p in self.params) + ")"
-        return f"Macro({self.name.decode()}{params} {self.body.decode()})"
-
-    @property
-    def tokens(self) -> list[Token]:
-        if self._tokens is None:
-            self._tokens = tokenize(self.body)
-        return self._tokens
-
-
-Table = dict[bytes, Macro]
 
 
 class Environment:
@@ -103,29 +65,6 @@ class Environment:
         raise LookupError(path)
 
 
-def predefined(reading: Reading, defines: tuple[tuple[str, str], ...] = ()) -> Table:
-    """What the compiler defines in a reading, and the configuration's ``defines`` on top."""
-    table = dict(_PREDEFINED)
-    if reading == "device":
-        table[b"__CUDA_ARCH__"] = Macro(b"__CUDA_ARCH__", None, b"900", predefined=True)
-    for name, text in defines:
-        define = _define(f"{name} {text}".encode())
-        if define is not None:
-            table[define.name] = define
-    return table
-
-
-_PREDEFINED: Table = {
-    macro.name: macro
-    for macro in (
-        Macro(b"__CUDACC__", None, b"1", predefined=True),
-        Macro(b"__NVCC__", None, b"1", predefined=True),
-        Macro(b"__cplusplus", None, b"201703L", predefined=True),
-        Macro(b"_Pragma", (b"text",), b"", predefined=True),
-    )
-}
-
-
 # Lexing
 
 _INTERESTING = re.compile(
@@ -137,18 +76,6 @@ _INTERESTING = re.compile(
 """Comments, literals and what may be a directive. Every alternative begins with a character: sre skips to the next."""
 _RAW_STRING = re.compile(rb'"([^()\\\s"]{0,16})\([\s\S]*?\)\1"')
 _RAW_PREFIX = re.compile(rb"(?:^|[^\w$])(?:u8|[uUL])?R$")
-_TOKEN = re.compile(
-    rb"""((?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?(?:\*/|\Z))+)
-    |((?:u8|[uUL])?R"([^()\\\s"]{0,16})\([\s\S]*?\)\3"
-      |(?:u8|[uUL])?"(?:[^"\\\n]|\\[\s\S])*"
-      |(?:u8|[uUL])?'(?:[^'\\\n]|\\[\s\S])*')
-    |([A-Za-z_$\x80-\xff][\w$\x80-\xff]*)
-    |(\.?\d(?:[eEpP][+-]|'[0-9a-zA-Z]|[\w.])*)
-    |(<<<|>>>|<<=|>>=|->\*|\.\.\.|::|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\#\#|[\s\S])""",
-    re.VERBOSE,
-)
-_KINDS = {2: LITERAL, 4: NAME, 5: NUMBER, 6: PUNCTUATOR}
-_NAME = re.compile(rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
 _DIRECTIVE = re.compile(rb"\#\s*([a-z_]+)\s*")
 _COMMENT = re.compile(
     rb"""("(?:[^"\\\n]|\\[\s\S])*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\[\s\S])*')|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"""
@@ -168,53 +95,12 @@ def _blank(text: bytes) -> bytes:
     return text.translate(_BLANKS)
 
 
-def tokenize(text: bytes, at: int = -1) -> list[Token]:
-    """The tokens of ``text``, which lies at ``at`` of ``raw`` (-1: in a macro's body)."""
-    tokens = []
-    space = False
-    for match in _TOKEN.finditer(text):
-        group = match.lastindex or 0
-        if group == 1:
-            space = True
-            continue
-        kind = _KINDS.get(group, LITERAL)
-        if at >= 0:
-            tokens.append(Token(kind, match[0], space, at + match.start(), at + match.end(), True, _NONE))
-        else:
-            tokens.append(Token(kind, match[0], space, -1, -1, False, _NONE))
-        space = False
-    return tokens
-
-
 def _plain(text: bytes) -> bytes:
     """A directive on one line, without comments."""
     text = _SPLICE.sub(b"", text)
     if b"/" in text:
         text = _COMMENT.sub(lambda match: match[1] or b" ", text)
     return text
-
-
-def _define(text: bytes, file: SourceFile | None = None, start: int = 0, end: int = 0) -> Macro | None:
-    """The macro of ``NAME(params) body``; None where that is malformed."""
-    name = _NAME.match(text)
-    if name is None:
-        return None
-    at = name.end()
-    if text[at : at + 1] != b"(":
-        return Macro(name[0], None, text[at:].strip(), file=file, start=start, end=end)
-    close = text.find(b")", at)
-    if close < 0:
-        return None
-    inside = text[at + 1 : close].strip()
-    params = [param.strip() for param in inside.split(b",")] if inside else []
-    variadic = False
-    if params and params[-1].endswith(b"..."):
-        variadic = True
-        params[-1] = params[-1][:-3].strip() or b"__VA_ARGS__"
-    if not all(_NAME.fullmatch(param) for param in params):
-        return None
-    body = text[close + 1 :].strip()
-    return Macro(name[0], tuple(params), body, variadic=variadic, file=file, start=start, end=end)
 
 
 # The first pass
@@ -226,8 +112,7 @@ class Scan:
     ``text`` has the length of ``raw``. ``events`` are (offset, name, Macro) for ``#define``, (offset,
     name, None) for ``#undef`` and (offset, None, table) for ``#include``, in order. ``skips`` are the
     comments and literals. ``table`` holds the macros at the end, ``exports`` those among them that the
-    file does not begin with. ``arch``: ``__CUDA_ARCH__`` is
-    mentioned in the file or in one that it includes.
+    file does not begin with. ``arch``: ``__CUDA_ARCH__`` is mentioned in it or in what it includes.
     """
 
     __slots__ = ("arch", "base", "ends", "events", "exports", "file", "gaps", "includes", "starts", "table", "text")
@@ -428,7 +313,7 @@ class _Scanner:
 
     def _holds(self, name: bytes, rest: bytes) -> bool:
         if name.endswith(b"def"):
-            macro = _NAME.match(rest)
+            macro = NAME_PATTERN.match(rest)
             return (macro is not None and macro[0] in self.scan.table) == (b"ndef" not in name)
         return evaluate(rest, self.scan.table, self._has_include) != 0
 
@@ -438,12 +323,12 @@ class _Scanner:
     def _directive(self, name: bytes, rest: bytes, start: int, end: int) -> None:
         scan = self.scan
         if name == b"define":
-            macro = _define(rest, self.file, start, end)
+            macro = define(rest, self.file, start, end)
             if macro is not None:
                 scan.table[macro.name] = macro
                 scan.events.append((end, macro.name, macro))
         elif name == b"undef":
-            found = _NAME.match(rest)
+            found = NAME_PATTERN.match(rest)
             if found is not None and scan.table.pop(found[0], None) is not None:
                 scan.events.append((end, found[0], None))
         elif name in (b"include", b"include_next", b"import"):
@@ -596,247 +481,6 @@ class Expansion:
         return self.uses[use] if use >= 0 and offset < self._length else None
 
 
-class _ExhaustedError(Exception):
-    """A macro use takes more than it may."""
-
-
-class Expander:
-    """Expands tokens by the macros of a table, as C does (each token with its own set of names not to expand)."""
-
-    def __init__(self, table: Table, line: Callable[[int], int] | None = None) -> None:
-        self.table = table
-        self.steps = 0
-        self.limit = MAX_STEPS
-        self.count = 0
-        self.line = line
-
-    def tokens(self, tokens: list[Token], depth: int = 0, pull: Callable[[], list[Token] | None] | None = None) -> list[Token]:
-        """Expand ``tokens``; ``pull`` gives the parenthesised arguments that follow them in the file, if any."""
-        table = self.table
-        out: list[Token] = []
-        stack = tokens[::-1]
-        while stack:
-            token = stack.pop()
-            self.steps += 1
-            if token.kind != NAME:
-                out.append(token)
-                continue
-            macro = table.get(token.text)
-            if macro is None:
-                out.append(self._dynamic(token) if token.text in _DYNAMIC else token)
-                continue
-            if token.text in token.hidden:
-                out.append(token)
-                continue
-            if macro.params is None:
-                result = self._substitute(macro, [], token, token.hidden | {macro.name}, depth)
-            else:
-                if not stack and pull is not None:
-                    more = pull()
-                    if more is not None:
-                        stack = more[::-1]
-                if not stack or stack[-1].text != b"(":
-                    out.append(token)
-                    continue
-                found = self._arguments(stack, macro)
-                if found is None:
-                    out.append(token)
-                    continue
-                arguments, close, closing = found
-                del stack[close:]
-                if token.same and closing.same and closing.end > token.start:
-                    token = token._replace(end=closing.end)
-                hidden = (token.hidden & closing.hidden) | {macro.name}
-                result = self._substitute(macro, arguments, token, hidden, depth)
-            self.steps += len(result)
-            if self.steps > self.limit:
-                raise _ExhaustedError
-            if result:
-                result[0] = result[0]._replace(space=token.space)
-                stack += reversed(result)
-            elif token.space and stack and not stack[-1].space:
-                stack[-1] = stack[-1]._replace(space=True)
-        return out
-
-    def _dynamic(self, token: Token) -> Token:
-        if token.text == b"__COUNTER__":
-            self.count += 1
-            text = b"%d" % (self.count - 1)
-        else:
-            text = b"%d" % (self.line(token.start) if self.line is not None and token.start >= 0 else 0)
-        return token._replace(kind=NUMBER, text=text, same=False)
-
-    def _arguments(self, stack: list[Token], macro: Macro) -> tuple[list[list[Token]], int, Token] | None:
-        """Split what follows (a stack: the next token is the last) at its commas; None where it does not end."""
-        params = macro.params or ()
-        arguments: list[list[Token]] = [[]]
-        depth = 0
-        for at in range(len(stack) - 1, -1, -1):
-            token = stack[at]
-            if token.kind == PUNCTUATOR:
-                text = token.text
-                if text == b"(":
-                    depth += 1
-                    if depth == 1:
-                        continue
-                elif text == b")":
-                    depth -= 1
-                    if depth == 0:
-                        self.steps += len(stack) - at
-                        if macro.variadic and len(arguments) < len(params):
-                            arguments.append([])
-                        if len(arguments) == len(params) or (not params and arguments == [[]]):
-                            return arguments, at, token
-                        return None
-                elif text == b"," and depth == 1 and not (macro.variadic and len(arguments) == len(params)):
-                    arguments.append([])
-                    continue
-            arguments[-1].append(token)
-        self.steps += len(stack)
-        return None
-
-    def _substitute(
-        self, macro: Macro, arguments: list[list[Token]], use: Token, hidden: frozenset[bytes], depth: int
-    ) -> list[Token]:
-        body = macro.tokens
-        if self.steps + len(body) > self.limit:
-            raise _ExhaustedError
-        out = self._replace(macro, body, arguments, use, hidden, depth, {})
-        return [token for token in out if token.kind != NOTHING]
-
-    def _replace(
-        self, macro: Macro, body: list[Token], arguments: list[list[Token]], use: Token, hidden: frozenset[bytes],
-        depth: int, expanded: dict[int, list[Token]],
-    ) -> list[Token]:  # fmt: skip
-        params = macro.params or ()
-        start, end = use.start, use.end
-        out: list[Token] = []
-        pasting = False
-        i, n = 0, len(body)
-        while i < n:
-            token = body[i]
-            i += 1
-            text = token.text
-            paste_next = i < n and body[i].text == b"##" and body[i].kind == PUNCTUATOR
-            piece: list[Token]
-            if token.kind == PUNCTUATOR and text == b"##" and out:
-                pasting = True
-                continue
-            if token.kind == PUNCTUATOR and text == b"#" and i < n and body[i].text in params:
-                value = _stringize(arguments[params.index(body[i].text)])
-                piece = [Token(LITERAL, value, token.space, start, end, False, hidden)]
-                i += 1
-            elif token.kind == NAME and text in params:
-                which = params.index(text)
-                paste_next = i < n and body[i].text == b"##" and body[i].kind == PUNCTUATOR
-                if pasting or paste_next:
-                    if pasting and macro.variadic and which == len(params) - 1 and out[-1].text == b",":
-                        # GNU: ", ## __VA_ARGS__" drops the comma where there is nothing to follow it.
-                        pasting = False
-                        if not arguments[which]:
-                            out.pop()
-                        piece = self._argument(arguments, which, depth, expanded)
-                    else:
-                        piece = _unchunked(arguments[which])
-                    piece = piece or [Token(NOTHING, b"", token.space, start, end, False, hidden)]
-                else:
-                    piece = self._argument(arguments, which, depth, expanded)
-                if piece:
-                    piece = [
-                        part if part.kind == CHUNK else part._replace(hidden=part.hidden | hidden) for part in piece
-                    ]
-                    piece[0] = piece[0]._replace(space=token.space)
-            elif text == b"__VA_OPT__" and macro.variadic and i < n and body[i].text == b"(":
-                close = _closing(body, i)
-                piece = []
-                if self._argument(arguments, len(params) - 1, depth, expanded):
-                    piece = self._replace(macro, body[i + 1 : close], arguments, use, hidden, depth, expanded)
-                    if piece:
-                        piece[0] = piece[0]._replace(space=token.space)
-                i = close + 1
-                if not piece and (pasting or (i < n and body[i].text == b"##")):
-                    piece = [Token(NOTHING, b"", token.space, start, end, False, hidden)]
-            else:
-                piece = [Token(token.kind, text, token.space, start, end, False, hidden)]
-            if pasting and out and piece:
-                out[-1:] = _paste(out[-1], piece[0], start, end, hidden)
-                out += piece[1:]
-                pasting = False
-            else:
-                out += piece
-            self.steps += len(piece)
-            if self.steps > self.limit:
-                raise _ExhaustedError
-        return out
-
-    def _argument(
-        self, arguments: list[list[Token]], which: int, depth: int, expanded: dict[int, list[Token]]
-    ) -> list[Token]:
-        """An argument, expanded on its own."""
-        found = expanded.get(which)
-        if found is None:
-            found = arguments[which]
-            if any(token.kind == NAME for token in found) and depth < MAX_DEPTH:
-                found = self.tokens(found, depth + 1)
-            expanded[which] = found
-        return found
-
-
-_DYNAMIC = frozenset((b"__LINE__", b"__COUNTER__"))
-
-
-def _closing(body: list[Token], at: int) -> int:
-    depth = 0
-    for i in range(at, len(body)):
-        if body[i].kind == PUNCTUATOR:
-            if body[i].text == b"(":
-                depth += 1
-            elif body[i].text == b")":
-                depth -= 1
-                if depth == 0:
-                    return i
-    return len(body)
-
-
-def _stringize(argument: list[Token]) -> bytes:
-    parts: list[bytes] = []
-    for token in _unchunked(argument):
-        if token.space and parts:
-            parts.append(b" ")
-        if token.kind == LITERAL:
-            parts.append(token.text.replace(b"\\", b"\\\\").replace(b'"', b'\\"'))
-        else:
-            parts.append(token.text)
-    return b'"' + b"".join(parts) + b'"'
-
-
-def _unchunked(argument: list[Token]) -> list[Token]:
-    tokens: list[Token] = []
-    for part in argument:
-        if part.kind == CHUNK:
-            inner = tokenize(part.text, part.start)
-            inner[0] = inner[0]._replace(space=part.space)
-            tokens += inner
-        else:
-            tokens.append(part)
-    return tokens
-
-
-def _paste(left: Token, right: Token, start: int, end: int, hidden: frozenset[bytes]) -> list[Token]:
-    if right.kind == NOTHING:
-        return [left]
-    if left.kind == NOTHING:
-        return [right._replace(space=left.space)]
-    made = tokenize(left.text + right.text)
-    hidden = (left.hidden & right.hidden) | hidden
-    if not made or (len(made) > 1 and left.kind == PUNCTUATOR):
-        return [left, right._replace(space=False)]
-    return [
-        Token(token.kind, token.text, token.space if i else left.space, start, end, False, hidden)
-        for i, token in enumerate(made)
-    ]
-
-
 def expand(scan: Scan) -> Expansion:
     """Expand the macro uses of a scanned file."""
     expansion = Expansion(scan)
@@ -856,7 +500,7 @@ def _hits(scan: Scan) -> list[tuple[int, bytes]]:
         elif isinstance(what, dict):
             names.update(what)
     if len(names) > 100:
-        names &= set(_NAME.findall(text))
+        names &= set(NAME_PATTERN.findall(text))
     found: list[tuple[int, bytes]] = []
     size = len(text)
     for name in names:
@@ -920,13 +564,13 @@ class _Second:
             if macro.params is not None and not self._called(self.end):
                 continue
             expander.steps, expander.limit = 0, min(MAX_STEPS, total)
-            token = Token(NAME, name, False, at, self.end, True, _NONE)
+            token = Token(NAME, name, False, at, self.end, True, NO_NAMES)
             try:
                 tokens = expander.tokens([token], 0, self._pull)
                 length = sum(len(token.text) + 1 for token in tokens)
                 if self.written + length > budget:
-                    raise _ExhaustedError
-            except _ExhaustedError:
+                    raise ExhaustedError
+            except ExhaustedError:
                 total -= expander.steps
                 expansion.gaps.append(Gap(at, self.end, f"'{name.decode()}' expands to too much and was left as it is"))
                 if total <= 0:
@@ -1002,11 +646,11 @@ class _Second:
         cuts = self._cuts(at)
         if cuts is None:
             return None
-        tokens = [Token(PUNCTUATOR, b"(", at > self.end, at, at + 1, True, _NONE)]
+        tokens = [Token(PUNCTUATOR, b"(", at > self.end, at, at + 1, True, NO_NAMES)]
         begin = at + 1
         for cut in cuts:
             tokens += self._segment(begin, cut)
-            tokens.append(Token(PUNCTUATOR, text[cut : cut + 1], False, cut, cut + 1, True, _NONE))
+            tokens.append(Token(PUNCTUATOR, text[cut : cut + 1], False, cut, cut + 1, True, NO_NAMES))
             begin = cut + 1
         self.end = begin
         return tokens
@@ -1023,7 +667,7 @@ class _Second:
         if not inner:
             return []
         before = len(text) - len(text.lstrip())
-        return [Token(CHUNK, inner, before > 0, start + before, start + before + len(inner), True, _NONE)]
+        return [Token(CHUNK, inner, before > 0, start + before, start + before + len(inner), True, NO_NAMES)]
 
     def _uncommented(self, start: int, end: int) -> bytes:
         """The text with comments blanked: what follows a macro's argument may come to stand on their line."""
@@ -1093,203 +737,3 @@ def _glues(left: int, right: int) -> bool:
     if left in _WORD:
         return right in _WORD
     return (left in _GLUE and right in _GLUE) or (left == 0x2E and 0x30 <= right <= 0x39)
-
-
-# The expressions of #if
-
-
-class _MalformedError(Exception):
-    """The expression cannot be read."""
-
-
-_BINARY: dict[bytes, int] = {
-    b"||": 1, b"&&": 2, b"|": 3, b"^": 4, b"&": 5, b"==": 6, b"!=": 6, b"<": 7, b">": 7, b"<=": 7, b">=": 7,
-    b"<<": 8, b">>": 8, b"+": 9, b"-": 9, b"*": 10, b"/": 10, b"%": 10,
-}  # fmt: skip
-_SPELLED = {
-    b"and": b"&&", b"or": b"||", b"not": b"!", b"bitand": b"&", b"bitor": b"|", b"xor": b"^", b"compl": b"~",
-    b"not_eq": b"!=",
-}  # fmt: skip
-_INTEGER = re.compile(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]|[uU]?[zZ])")
-_ESCAPES = {b"n": 10, b"t": 9, b"r": 13, b"0": 0, b"a": 7, b"b": 8, b"f": 12, b"v": 11}
-_MAX_NESTING = 60
-
-
-def evaluate(text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None = None) -> int:
-    """The value of a ``#if`` expression; 0 where it cannot be read."""
-    try:
-        return _Expression(text, table, has_include).value()
-    except (_MalformedError, _ExhaustedError):
-        return 0
-
-
-class _Expression:
-    def __init__(self, text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None) -> None:
-        tokens = self._answered(tokenize(text), table, has_include)
-        if any(token.kind == NAME and token.text in table for token in tokens):
-            # ``defined`` may come out of a macro as well.
-            tokens = self._answered(Expander(table).tokens(tokens), table, has_include)
-        self.tokens = tokens
-        self.at = 0
-        self.depth = 0
-
-    @staticmethod
-    def _answered(tokens: list[Token], table: Table, has_include: Callable[[str, bool], bool] | None) -> list[Token]:
-        """``defined`` and ``__has_include`` replaced by their values."""
-        out = []
-        i = 0
-        while i < len(tokens):
-            token = tokens[i]
-            i += 1
-            if token.kind == NAME and token.text == b"defined":
-                parenthesised = i < len(tokens) and tokens[i].text == b"("
-                name = tokens[i + parenthesised] if i + parenthesised < len(tokens) else None
-                if name is None or name.kind != NAME:
-                    raise _MalformedError
-                i += 3 if parenthesised else 1
-                value = name.text in table or name.text == b"__has_include"
-            elif token.kind == NAME and token.text in (b"__has_include", b"__has_include_next"):
-                if i >= len(tokens) or tokens[i].text != b"(":
-                    raise _MalformedError
-                close = _closing(tokens, i)
-                spelled = b"".join(part.text for part in tokens[i + 1 : close])
-                i = close + 1
-                name_, angled = spelled[1:-1].decode(errors="replace"), spelled[:1] == b"<"
-                value = len(spelled) > 2 and has_include is not None and has_include(name_, angled)
-            else:
-                out.append(token)
-                continue
-            out.append(token._replace(kind=NUMBER, text=b"1" if value else b"0"))
-        return out
-
-    def value(self) -> int:
-        value = self._conditional(True)
-        if self.at != len(self.tokens):
-            raise _MalformedError
-        return value
-
-    def _next(self) -> bytes:
-        if self.at >= len(self.tokens):
-            return b""
-        token = self.tokens[self.at]
-        return _SPELLED.get(token.text, token.text) if token.kind == NAME else token.text
-
-    def _expect(self, text: bytes) -> None:
-        if self._next() != text:
-            raise _MalformedError
-        self.at += 1
-
-    def _conditional(self, live: bool) -> int:
-        self.depth += 1
-        if self.depth > _MAX_NESTING:
-            raise _MalformedError
-        value = self._binary(1, live)
-        if self._next() == b"?":
-            self.at += 1
-            then = self._conditional(live and value != 0)
-            self._expect(b":")
-            other = self._conditional(live and value == 0)
-            value = then if value else other
-        self.depth -= 1
-        return value
-
-    def _binary(self, weakest: int, live: bool) -> int:
-        left = self._unary(live)
-        while True:
-            op = self._next()
-            strength = _BINARY.get(op, 0)
-            if strength < weakest:
-                return left
-            self.at += 1
-            if op == b"&&":
-                right = self._binary(strength + 1, live and left != 0)
-                left = int(left != 0 and right != 0)
-            elif op == b"||":
-                right = self._binary(strength + 1, live and left == 0)
-                left = int(left != 0 or right != 0)
-            else:
-                left = _apply(op, left, self._binary(strength + 1, live), live)
-
-    def _unary(self, live: bool) -> int:
-        signs = []
-        while self._next() in (b"!", b"-", b"+", b"~"):
-            signs.append(self._next())
-            self.at += 1
-        value = self._primary(live)
-        for sign in reversed(signs):
-            value = {b"!": int(not value), b"-": -value, b"+": value, b"~": ~value}[sign]
-        return value
-
-    def _primary(self, live: bool) -> int:
-        if self.at >= len(self.tokens):
-            raise _MalformedError
-        token = self.tokens[self.at]
-        self.at += 1
-        text = token.text
-        if text == b"(":
-            value = self._conditional(live)
-            self._expect(b")")
-            return value
-        if token.kind == NUMBER:
-            number = _INTEGER.fullmatch(text.replace(b"'", b""))
-            if number is None:
-                raise _MalformedError
-            digits = number[1].decode()
-            try:
-                return _wrap(int(digits, 0 if digits[:2].lower() in ("0x", "0b") else 8 if digits[0] == "0" else 10))
-            except ValueError:
-                raise _MalformedError from None
-        if token.kind == LITERAL:
-            return _character(text)
-        if token.kind == NAME:
-            return int(text == b"true")
-        raise _MalformedError
-
-
-def _character(text: bytes) -> int:
-    inner = text[text.find(b"'") + 1 : -1]
-    if not text.endswith(b"'") or not inner:
-        raise _MalformedError
-    if inner[:1] == b"\\":
-        return _ESCAPES.get(inner[1:2], inner[1] if len(inner) > 1 else 0)
-    return inner[0]
-
-
-def _wrap(value: int) -> int:
-    """To 64 bits, as the preprocessor's intmax_t."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
-def _apply(op: bytes, left: int, right: int, live: bool) -> int:
-    if op in (b"/", b"%"):
-        if right == 0:
-            if live:
-                raise _MalformedError
-            return 0
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-        return _wrap(quotient if op == b"/" else left - quotient * right)
-    if op == b"<<":
-        return _wrap(left << (right & 63))
-    if op == b">>":
-        return left >> (right & 63)
-    if op in _COMPARISONS:
-        return int(_COMPARISONS[op](left, right))
-    return _wrap(_ARITHMETIC[op](left, right))
-
-
-_COMPARISONS: dict[bytes, Callable[[int, int], bool]] = {
-    b"==": lambda a, b: a == b,
-    b"!=": lambda a, b: a != b,
-    b"<": lambda a, b: a < b,
-    b">": lambda a, b: a > b,
-    b"<=": lambda a, b: a <= b,
-    b">=": lambda a, b: a >= b,
-}
-_ARITHMETIC: dict[bytes, Callable[[int, int], int]] = {
-    b"+": lambda a, b: a + b,
-    b"-": lambda a, b: a - b,
-    b"*": lambda a, b: a * b,
-    b"|": lambda a, b: a | b,
-    b"^": lambda a, b: a ^ b,
-    b"&": lambda a, b: a & b,
-}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tree_sitter import Tree
 
     from cudalint.frontend.declare import Declarations
-    from cudalint.frontend.preprocess import Expansion, Gap, Macro, Scan
+    from cudalint.frontend.macros import Macro
+    from cudalint.frontend.preprocess import Expansion, Gap, Scan
 
 Reading = Literal["device", "host"]
 
