@@ -266,15 +266,24 @@ def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
     return SourceFile(os.path.abspath(path), data, env)
 
 
-_CUDA = re.compile(
-    rb"""__(?:global|device|shared|constant)__\b
-      | <<<(?!<)[^;{}]*?>>>\s*\(
-      | \#[ \t]*include[ \t]*[<"](?:cuda_runtime|cuda_runtime_api|device_launch_parameters|cooperative_groups
-                                  |cuda_fp16|cuda_bf16|cub/|thrust/|hip/hip_runtime)""",
+_CUDA = re.compile(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")
+_CUDA_INCLUDE = re.compile(
+    rb"""\#[ \t]*include[ \t]*[<"](?:cuda\.h|cuda_runtime|device_launch_parameters|cooperative_groups|cuda_fp16|cuda_bf16
+                                     |cub/|thrust/|hip/hip_runtime)""",
     re.VERBOSE,
+)
+_ASIDE = re.compile(
+    rb"""//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?(?:\*/|\Z)"""
+    rb"""|"(?:[^"\\\n]|\\[\s\S])*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\[\s\S])*'"""
 )
 
 
 def holds_cuda(head: bytes) -> bool:
     """Whether the beginning of a header or source shows that it is CUDA: kernels, launches or the runtime's headers."""
-    return _CUDA.search(head) is not None
+    if _CUDA.search(head) is not None and _CUDA.search(_ASIDE.sub(b" ", head)) is not None:
+        return True
+    return any(not head[head.rfind(b"\n", 0, at) + 1 : at].strip() for at in map(_start, _CUDA_INCLUDE.finditer(head)))
+
+
+def _start(match: re.Match[bytes]) -> int:
+    return match.start()

@@ -1,0 +1,331 @@
+"""The project: its files, what their ``#include`` lines mean, and which files belong together.
+
+No file outside of the root is read or asked for, but for one that the user names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING
+
+from cudalint.frontend import preprocess
+from cudalint.frontend.macros import predefined
+from cudalint.frontend.source import SourceFile, load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cudalint.compdb import Flags
+    from cudalint.config import Settings
+    from cudalint.frontend.macros import Table
+    from cudalint.frontend.source import Reading
+
+MAX_FILES = 200_000
+"""Files of a root that are looked at; in a larger one, the first in the order of their paths a folder at a time."""
+MAX_SCANNED = 4 << 20
+"""Bytes; a larger file is taken to include nothing when it is asked who includes whom."""
+
+SOURCES = (
+    ".cu", ".cuh", ".hip", ".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".inc", ".ipp", ".tpp",
+    ".c", ".cc", ".cpp", ".cxx", ".c++",
+)  # fmt: skip
+_INCLUDE = re.compile(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
+_MAX_LINKS = 40
+
+_STANDARD_NAMES = """
+    algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes ciso646
+    climits clocale cmath codecvt compare complex concepts condition_variable coroutine csetjmp csignal cstdarg
+    cstdbool cstddef cstdint cstdio cstdlib cstring ctgmath ctime cuchar cwchar cwctype deque exception execution
+    expected filesystem format forward_list fstream functional future initializer_list iomanip ios iosfwd iostream
+    istream iterator latch limits list locale map memory memory_resource mutex new numbers numeric optional ostream
+    print queue random ranges ratio regex scoped_allocator semaphore set shared_mutex source_location span sstream
+    stack stdexcept stop_token streambuf string string_view strstream syncstream system_error thread tuple
+    type_traits typeindex typeinfo unordered_map unordered_set utility valarray variant vector version
+    assert.h complex.h ctype.h errno.h fenv.h float.h inttypes.h iso646.h limits.h locale.h math.h setjmp.h signal.h
+    stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h stdnoreturn.h string.h tgmath.h
+    threads.h time.h uchar.h wchar.h wctype.h malloc.h memory.h alloca.h unistd.h dirent.h dlfcn.h fcntl.h getopt.h
+    glob.h libgen.h netdb.h poll.h pthread.h pwd.h sched.h semaphore.h strings.h syslog.h termios.h utime.h
+    windows.h winsock2.h direct.h io.h process.h intrin.h conio.h omp.h mpi.h immintrin.h xmmintrin.h emmintrin.h
+    pmmintrin.h smmintrin.h x86intrin.h arm_neon.h
+    cuda.h cuda_runtime.h cuda_runtime_api.h cuda_device_runtime_api.h device_launch_parameters.h driver_types.h
+    driver_functions.h vector_types.h vector_functions.h builtin_types.h channel_descriptor.h host_defines.h
+    host_config.h device_types.h device_functions.h device_atomic_functions.h device_double_functions.h
+    sm_20_intrinsics.h sm_30_intrinsics.h sm_35_intrinsics.h sm_60_atomic_functions.h sm_61_intrinsics.h
+    math_constants.h math_functions.h math_functions.hpp surface_functions.h surface_types.h texture_types.h
+    texture_fetch_functions.h texture_indirect_functions.h library_types.h crt/host_defines.h
+    cuda_fp16.h cuda_fp16.hpp cuda_bf16.h cuda_bf16.hpp cuda_fp8.h cuda_fp6.h cuda_fp4.h cuComplex.h mma.h
+    cooperative_groups.h cuda_pipeline.h cuda_awbarrier.h cuda_occupancy.h cuda_profiler_api.h cudaProfiler.h
+    cuda_gl_interop.h cuda_egl_interop.h cuda_d3d9_interop.h cuda_d3d10_interop.h cuda_d3d11_interop.h cudaGL.h
+    cudaEGL.h cudaTypedefs.h cublas.h cublas_v2.h cublas_api.h cublasLt.h cublasXt.h cufft.h cufftw.h cufftXt.h
+    curand.h curand_kernel.h curand_mtgp32_host.h curand_mtgp32dc_p_11213.h cusparse.h cusparse_v2.h cusparseLt.h
+    cusolver_common.h cusolverDn.h cusolverSp.h cusolverRf.h cusolverMg.h cudnn.h cudnn_frontend.h cutensor.h nccl.h
+    nvrtc.h nvToolsExt.h nvtx3.hpp nvml.h npp.h nppi.h nvjpeg.h nvgraph.h cupti.h NvInfer.h NvInferRuntime.h
+    NvOnnxParser.h nvshmem.h nvshmemx.h
+    hip_runtime.h hipblas.h hipfft.h hiprand.h hipsparse.h rocblas.h
+"""
+_STANDARD = frozenset(_STANDARD_NAMES.split())
+_TOOLKIT = (
+    "thrust/", "cub/", "cuda/", "cooperative_groups/", "nvtx3/", "nv/", "crt/", "hip/", "hipcub/", "rocprim/", "sys/",
+    "arpa/", "netinet/", "linux/", "bits/", "ext/", "experimental/", "boost/", "Eigen/", "gtest/", "opencv2/", "torch/",
+    "ATen/", "c10/", "pybind11/", "tensorflow/", "google/", "GL/", "mpi/",
+)  # fmt: skip
+"""Folders of well-known libraries: looked for beside the file and on the include paths, but not all over the root."""
+
+
+class Project(preprocess.Environment):
+    """A root folder and its files.
+
+    ``settings`` gives the include paths and defines; ``overlay`` the content of files by absolute
+    path, in place of what is on disk; ``compile_commands`` a compilation database. UsageError if that
+    cannot be read.
+    """
+
+    def __init__(
+        self, root: str, settings: Settings | None = None, *, overlay: Mapping[str, bytes] | None = None,
+        compile_commands: str | None = None,
+    ) -> None:  # fmt: skip
+        self.root = os.path.abspath(root)
+        self._under = self.root.rstrip(os.sep) + os.sep
+        self.overlay = {os.path.abspath(path): data for path, data in (overlay or {}).items()}
+        self._include_paths: tuple[str, ...] = ()
+        self._defines: tuple[tuple[str, str], ...] = ()
+        if settings is not None:
+            config = settings.config
+            paths = (os.path.normpath(os.path.join(config.base, path)) for path in config.include_paths)
+            self._include_paths = tuple(path for path in paths if self.holds(path))
+            self._defines = config.defines
+        self._flags: dict[str, Flags] = {}
+        if compile_commands is not None:
+            from cudalint import compdb
+
+            self._flags = {path: flags.inside(self.root) for path, flags in compdb.read(compile_commands).items()}
+        self._any_include_paths = tuple(dict.fromkeys(p for f in self._flags.values() for p in f.include_paths))
+        self._files: dict[str, SourceFile] = {}
+        self._folders: dict[str, str | None] = {self.root: self.root}
+        self._resolved: dict[tuple[str, str], str | None] = {}
+        self._predefined: dict[tuple[object, ...], Table] = {}
+        self._paths: list[str] | None = None
+        self._by_name: dict[str, list[str]] | None = None
+        self._includers: dict[str, list[str]] | None = None
+
+    def holds(self, path: str) -> bool:
+        """Whether an absolute, normal path is the root or lies under it (by its spelling alone)."""
+        return path == self.root or path.startswith(self._under)
+
+    # Files
+
+    def file(self, path: str) -> SourceFile:
+        """The file, read once. Never raises for a bad one: that has ``error`` set."""
+        found = self._files.get(path)
+        if found is None:
+            absolute = os.path.abspath(path)
+            found = self._files.get(absolute)
+            if found is None:
+                data = self.overlay.get(absolute)
+                found = load(absolute, self) if data is None else SourceFile(absolute, data, self)
+                self._files[absolute] = found
+            self._files[path] = found
+        return found
+
+    def unit(self, path: str) -> list[SourceFile]:
+        """A file and the project files that it includes, however indirectly, each once and in the order met."""
+        seen: dict[str, SourceFile] = {}
+        stack = [self.file(path)]
+        while stack:
+            file = stack.pop()
+            if file.path not in seen:
+                seen[file.path] = file
+                stack.extend(reversed(file.includes))
+        return list(seen.values())
+
+    # What preprocessing asks
+
+    def predefined(self, path: str, reading: Reading) -> Table:
+        flags = self._flags.get(path)
+        defines = self._defines if flags is None else (*flags.defines, *self._defines)
+        standard = flags and flags.standard
+        key = (reading, defines, standard)
+        if key not in self._predefined:
+            year = _STANDARDS.get(standard[-2:], "") if standard else ""
+            extra = (("__cplusplus", year),) if year else ()
+            self._predefined[key] = predefined(reading, (*extra, *defines))
+        return self._predefined[key]
+
+    def forced(self, path: str) -> list[str]:
+        flags = self._flags.get(path)
+        found = (self._locate(included) for included in flags.includes) if flags is not None else ()
+        return [included for included in found if included is not None and included != path]
+
+    def resolve(self, path: str, name: str, angled: bool) -> str | None:
+        """The file that ``#include`` of ``name`` in ``path`` means: beside it, on the include paths, or the only
+        one under the root whose path ends so. None for what lies outside, or does not exist."""
+        if (angled and name in _STANDARD) or not name:
+            return None
+        folder = os.path.dirname(path)
+        key = (folder, name) if path not in self._flags else (path, name)
+        if key not in self._resolved:
+            self._resolved[key] = self._search(path, folder, name.replace("\\", "/"))
+        return self._resolved[key]
+
+    def _search(self, path: str, folder: str, name: str) -> str | None:
+        flags = self._flags.get(path)
+        listed = self._any_include_paths if flags is None else flags.include_paths
+        for base in (folder, *listed, *self._include_paths):
+            found = self._locate(os.path.normpath(os.path.join(base, name)))
+            if found is not None:
+                return found
+        if os.path.isabs(name) or name in _STANDARD or name.startswith(_TOOLKIT):
+            return None
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        while parts and parts[0] == "..":
+            del parts[0]
+        if not parts or ".." in parts:
+            return None
+        ending = os.sep + os.path.join(*parts)
+        candidates = [each for each in self._named(parts[-1]) if each.endswith(ending)]
+        return self._locate(candidates[0]) if len(candidates) == 1 else None
+
+    def _locate(self, path: str) -> str | None:
+        """The file that an absolute, normal path names, links followed as long as they stay inside the root."""
+        return path if path in self.overlay else self._follow(path, 0)
+
+    def _follow(self, path: str, links: int) -> str | None:
+        if not path.startswith(self._under) or links > _MAX_LINKS:
+            return None
+        folder, name = os.path.split(path)
+        real = self._folder(folder, links)
+        if real is None:
+            return None
+        path = os.path.join(real, name)
+        try:
+            mode = os.lstat(path).st_mode
+            if stat.S_ISLNK(mode):
+                return self._follow(os.path.normpath(os.path.join(real, os.readlink(path))), links + 1)
+        except (OSError, ValueError):
+            return None
+        return path if stat.S_ISREG(mode) else None
+
+    def _folder(self, folder: str, links: int) -> str | None:
+        """The folder itself behind a path, if it is inside the root."""
+        if folder in self._folders:
+            return self._folders[folder]
+        found = None
+        if folder.startswith(self._under) and links <= _MAX_LINKS:
+            above, name = os.path.split(folder)
+            real = self._folder(above, links)
+            if real is not None:
+                found = os.path.join(real, name)
+                try:
+                    mode = os.lstat(found).st_mode
+                    if stat.S_ISLNK(mode):
+                        target = os.path.normpath(os.path.join(real, os.readlink(found)))
+                        found = self._folder(target, links + 1)
+                    elif not stat.S_ISDIR(mode):
+                        found = None
+                except (OSError, ValueError):
+                    found = None
+        if not links:
+            self._folders[folder] = found
+        return found
+
+    # The files of the root
+
+    def paths(self) -> list[str]:
+        """The sources and headers under the root, sorted; hidden folders and links are left out."""
+        if self._paths is None:
+            found = {path for path in self.overlay if self.holds(path)}
+            stack = [self.root]
+            seen = 0
+            while stack and seen < MAX_FILES:
+                try:
+                    with os.scandir(stack.pop()) as listing:
+                        entries = sorted(listing, key=_name)
+                except OSError:
+                    continue
+                folders = []
+                for entry in entries:
+                    name = entry.name
+                    if name.startswith("."):
+                        continue
+                    seen += 1
+                    if entry.is_dir(follow_symlinks=False):
+                        if name not in _LEFT_OUT:
+                            folders.append(entry.path)
+                    elif name.lower().endswith(SOURCES) and entry.is_file(follow_symlinks=False):
+                        found.add(entry.path)
+                stack.extend(reversed(folders))
+            self._paths = sorted(found)
+        return self._paths
+
+    def _named(self, name: str) -> list[str]:
+        if self._by_name is None:
+            self._by_name = {}
+            for path in self.paths():
+                self._by_name.setdefault(os.path.basename(path), []).append(path)
+        return self._by_name.get(name, [])
+
+    # Which files belong together
+
+    def linked(self, path: str) -> list[str]:
+        """The other files whose launches may be of the kernels of ``path``, sorted: the files that include it,
+        however indirectly, and the files of its folder."""
+        path = os.path.abspath(path)
+        found = set()
+        stack = [path]
+        while stack:
+            for includer in self.includers(stack.pop()):
+                if includer not in found:
+                    found.add(includer)
+                    stack.append(includer)
+        folder = os.path.dirname(path)
+        if self.holds(folder):
+            found.update(self._siblings(folder))
+        found.discard(path)
+        return sorted(found)
+
+    def _siblings(self, folder: str) -> list[str]:
+        found = [path for path in self.overlay if os.path.dirname(path) == folder]
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.lower().endswith(SOURCES) and entry.is_file(follow_symlinks=False):
+                        found.append(entry.path)
+        except OSError:
+            pass
+        return found
+
+    def includers(self, path: str) -> list[str]:
+        """The files under the root with an ``#include`` of ``path``, by their text alone."""
+        if self._includers is None:
+            self._includers = {}
+            for includer in self.paths():
+                text = self._content(includer)
+                if b"include" not in text:
+                    continue
+                for quote, name in dict.fromkeys(_INCLUDE.findall(text)):
+                    target = self.resolve(includer, name.decode(errors="replace").strip(), quote == b"<")
+                    if target is not None and target != includer:
+                        self._includers.setdefault(target, []).append(includer)
+        return self._includers.get(path, [])
+
+    def _content(self, path: str) -> bytes:
+        if path in self.overlay:
+            return self.overlay[path]
+        if path in self._files:
+            return self._files[path].raw
+        try:
+            with open(path, "rb") as stream:
+                text = stream.read(MAX_SCANNED + 1)
+        except OSError:
+            return b""
+        return text if len(text) <= MAX_SCANNED else b""
+
+
+_STANDARDS = {"98": "199711L", "03": "199711L", "11": "201103L", "14": "201402L", "17": "201703L", "20": "202002L"}
+_LEFT_OUT = frozenset(("node_modules", "__pycache__"))
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
