@@ -55,7 +55,19 @@ class Macro:
     what the compiler defines; ``file`` is None also for what the configuration defines.
     """
 
-    __slots__ = ("_tokens", "body", "end", "file", "name", "params", "predefined", "start", "variadic")
+    __slots__ = (
+        "_names",
+        "_parts",
+        "_tokens",
+        "body",
+        "end",
+        "file",
+        "name",
+        "params",
+        "predefined",
+        "start",
+        "variadic",
+    )
 
     def __init__(
         self, name: bytes, params: tuple[bytes, ...] | None, body: bytes, *, variadic: bool = False,
@@ -64,6 +76,8 @@ class Macro:
         self.name, self.params, self.body, self.variadic = name, params, body, variadic
         self.file, self.start, self.end, self.predefined = file, start, end, predefined
         self._tokens: list[Token] | None = None
+        self._names: frozenset[bytes] | None = None
+        self._parts: list[Token] | bool | None = False
 
     def __repr__(self) -> str:
         params = "" if self.params is None else "(" + ", ".join(p.decode() for p in self.params) + ")"
@@ -74,6 +88,43 @@ class Macro:
         if self._tokens is None:
             self._tokens = tokenize(self.body)
         return self._tokens
+
+    @property
+    def names(self) -> frozenset[bytes]:
+        """The names in the body that may be macros."""
+        if self._names is None:
+            names = frozenset(token.text for token in self.tokens if token.kind == NAME)
+            self._names = names.difference(self.params or ())
+        return self._names
+
+    @property
+    def parts(self) -> list[Token] | None:
+        """The body as stretches of text and, as NOTHING with its number for ``start``, parameters.
+
+        None where ``#``, ``##`` or a name with a meaning of its own makes it more than that.
+        """
+        if self._parts is False:
+            self._parts = None if b"#" in self.body or not _SPECIAL.isdisjoint(self.names) else self._split()
+        return self._parts  # type: ignore[return-value]
+
+    def _split(self) -> list[Token]:
+        parts: list[Token] = []
+        params = self.params or ()
+        text: list[bytes] = []
+        space = False
+        for token in self.tokens:
+            if token.kind == NAME and token.text in params:
+                if text:
+                    parts.append(Token(CHUNK, b"".join(text), space, -1, -1, False, NO_NAMES))
+                    text = []
+                parts.append(Token(NOTHING, b"", token.space, params.index(token.text), -1, False, NO_NAMES))
+            elif text:
+                text += (b" ", token.text) if token.space else (token.text,)
+            else:
+                text, space = [token.text], token.space
+        if text:
+            parts.append(Token(CHUNK, b"".join(text), space, -1, -1, False, NO_NAMES))
+        return parts
 
 
 Table = dict[bytes, Macro]
@@ -178,6 +229,9 @@ class Expander:
                 out.append(token)
                 continue
             if macro.params is None:
+                if depth == 0 and not stack and table.keys().isdisjoint(macro.names):
+                    self._spell(macro, [], token, depth, out)
+                    continue
                 result = self._substitute(macro, [], token, token.hidden | {macro.name}, depth)
             else:
                 if not stack and pull is not None:
@@ -195,6 +249,13 @@ class Expander:
                 del stack[close:]
                 if token.same and closing.same and closing.end > token.start:
                     token = token._replace(end=closing.end)
+                if (
+                    depth == 0
+                    and not stack
+                    and table.keys().isdisjoint(macro.names)
+                    and self._spell(macro, arguments, token, depth, out)
+                ):
+                    continue
                 hidden = (token.hidden & closing.hidden) | {macro.name}
                 result = self._substitute(macro, arguments, token, hidden, depth)
             self.steps += len(result)
@@ -206,6 +267,34 @@ class Expander:
             elif token.space and stack and not stack[-1].space:
                 stack[-1] = stack[-1]._replace(space=True)
         return out
+
+    def _spell(self, macro: Macro, arguments: list[list[Token]], use: Token, depth: int, out: list[Token]) -> bool:
+        """Write the expansion of a macro to ``out``, where no part of it is to be looked at again; else False."""
+        parts = macro.parts
+        if parts is None:
+            return False
+        expanded: dict[int, list[Token]] = {}
+        for part in parts:
+            if part.kind == NOTHING:
+                for token in self._argument(arguments, part.start, depth, expanded):
+                    if token.kind == NAME and token.text in self.table:
+                        return False
+        space = use.space
+        for part in parts:
+            if part.kind == NOTHING:
+                piece = expanded[part.start]
+                if piece:
+                    first = piece[0]
+                    if first.space != (part.space or space):
+                        first = first._replace(space=part.space or space)
+                    out.append(first)
+                    out += piece[1:]
+                    self.steps += len(piece)
+                    space = False
+            else:
+                out.append(Token(CHUNK, part.text, part.space or space, use.start, use.end, False, NO_NAMES))
+                space = False
+        return True
 
     def _dynamic(self, token: Token) -> Token:
         if token.text == b"__COUNTER__":
@@ -332,6 +421,7 @@ class Expander:
 
 
 _DYNAMIC = frozenset((b"__LINE__", b"__COUNTER__"))
+_SPECIAL = _DYNAMIC | {b"__VA_OPT__", b"_Pragma"}
 
 
 def closing_at(body: list[Token], at: int) -> int:

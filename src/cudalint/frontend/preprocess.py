@@ -87,7 +87,13 @@ _BOUNDARY = re.compile(rb"[(),]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _BLANKS = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") | frozenset(range(0x80, 0x100))
-_GLUE = frozenset(b"+-&|<>=!:/*#.%^")
+_OPERATORS = b"+-&|<>=!:/*#.%^"
+_GLUED = frozenset(
+    [left << 8 | right for left in _WORD for right in _WORD]
+    + [left << 8 | right for left in _OPERATORS for right in _OPERATORS]
+    + [0x2E << 8 | right for right in b"0123456789"]
+)
+"""Pairs of bytes that must not become neighbours: they would make another token."""
 
 
 def _blank(text: bytes) -> bytes:
@@ -595,7 +601,7 @@ class _Second:
         start = self.cursor
         if end <= start:
             return
-        if self.out and _glues(self.last, self.text[start]):
+        if self.out and (self.last << 8 | self.text[start]) in _GLUED:
             # ``-N`` with N = -1 is no decrement.
             self.out.append(b" ")
             self.expansion.add(1, start, start, False, -1)
@@ -605,36 +611,48 @@ class _Second:
         self.last = self.text[end - 1]
 
     def _emit(self, tokens: list[Token], name: bytes, start: int, macro: Macro) -> None:
-        out, expansion, text = self.out, self.expansion, self.text
-        use = len(expansion.uses)
-        expansion.uses.append((name, start, self.end, macro))
-        add = expansion.add
-        before = -1  # the end in the file of the token before, if it was copied
+        out, text, stop, last = self.out, self.text, self.end, self.last
+        use = len(self.expansion.uses)
+        self.expansion.uses.append((name, start, stop, macro))
+        add = self.expansion.add
+        # The piece that is being written: where it comes from, and its length so far.
+        origin = (start, stop, False)
+        length = 0
         for token in tokens:
-            if token.same and token.end <= self.end:
-                low, high, same = token.start, token.end, True
-            elif token.start == start or token.start < 0:
-                low, high, same = start, self.end, False
+            same = token.same and token.end <= stop
+            if same or (token.start >= 0 and token.start != start):
+                here = (token.start, token.end, same)
             else:
-                low, high, same = token.start, token.end, False
-            gap = text[before:low] if same and before >= 0 and before < low <= before + 400 else b""
-            if gap and gap.isspace():
-                out.append(gap)
-                add(len(gap), before, low, True, use)
-            elif token.space or _glues(self.last, token.text[0]):
+                here = (start, stop, False)
+            if same and origin[2] and (between := text[origin[1] : here[0]]).isspace() and len(between) < 400:
+                # From one argument: with the white space between them as it is there.
+                out += between, token.text
+                origin = (origin[0], here[1], True)
+                length += len(between) + len(token.text)
+                last = token.text[-1]
+                continue
+            apart = token.space or (last << 8 | token.text[0]) in _GLUED
+            if same or here != origin:
+                if length:
+                    add(length, *origin, use)
+                    self.written += length
+                if apart:
+                    out.append(b" ")
+                    add(1, here[0], here[0] if same else here[1], False, use)
+                origin, length = here, 0
+            elif apart:
                 out.append(b" ")
-                add(1, start, self.end, False, use) if not same else add(1, low, low, False, use)
-                self.written += 1
+                length += 1
             out.append(token.text)
-            add(len(token.text), low, high, same, use)
-            self.written += len(token.text)
-            self.last = token.text[-1]
-            before = high if same else -1
+            length += len(token.text)
+            last = token.text[-1]
         if not tokens:
             # Nothing: what stood around the use stays apart.
             out.append(b" ")
-            add(1, start, self.end, False, use)
-            self.last = 0x20
+            length, last = 1, 0x20
+        add(length, *origin, use)
+        self.written += length
+        self.last = last
 
     def _pull(self) -> list[Token] | None:
         """The arguments that follow in the file, in parentheses; the cursor moves behind them."""
@@ -730,10 +748,3 @@ class _Second:
             elif opened:
                 closing[opened.pop()] = at
         return closing
-
-
-def _glues(left: int, right: int) -> bool:
-    """Whether two bytes must not become neighbours: they would make another token."""
-    if left in _WORD:
-        return right in _WORD
-    return (left in _GLUE and right in _GLUE) or (left == 0x2E and 0x30 <= right <= 0x39)

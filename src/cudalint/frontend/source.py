@@ -268,8 +268,8 @@ def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
 
 _CUDA = re.compile(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")
 _CUDA_INCLUDE = re.compile(
-    rb"""\#[ \t]*include[ \t]*[<"](?:cuda\.h|cuda_runtime|device_launch_parameters|cooperative_groups|cuda_fp16|cuda_bf16
-                                     |cub/|thrust/|hip/hip_runtime)""",
+    rb"""\#[ \t]*include[ \t]*[<"]
+    (?:cuda\.h|cuda_runtime|device_launch_parameters|cooperative_groups|cuda_fp16|cuda_bf16|cub/|thrust/|hip/hip_runtime)""",
     re.VERBOSE,
 )
 _ASIDE = re.compile(
