@@ -10,7 +10,7 @@ from cudalint.ir.types import I64
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.ir.nodes import Call, Expr, Function, Launch, Node, Return, Var
+    from cudalint.ir.nodes import Call, Expr, Function, FunctionDecl, Launch, Node, Return, Var
     from cudalint.ir.types import Type
 
 ObjectKind = Literal["global", "shared", "local", "constant", "var", "unknown"]
@@ -79,12 +79,12 @@ Place = tuple["Var", tuple[str, ...]]
 
 
 class CallSite:
-    """One inlined call: the call expression and the function it stands in."""
+    """One inlined call: the call expression, the function it stands in, and what holds there."""
 
-    __slots__ = ("call", "callee", "fn")
+    __slots__ = ("call", "callee", "fn", "guard")
 
-    def __init__(self, call: Expr, fn: Function, callee: Function) -> None:
-        self.call, self.fn, self.callee = call, fn, callee
+    def __init__(self, call: Expr, fn: Function, callee: Function, guard: Guard | None) -> None:
+        self.call, self.fn, self.callee, self.guard = call, fn, callee, guard
 
 
 GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert"]
@@ -238,12 +238,14 @@ class Comparison(Event):
 class LaunchEvent(Event):
     """A launch as executed: ``grid`` and ``block`` as three terms (None where not visible), kernel arguments as values."""
 
-    __slots__ = ("args", "block", "grid", "shared")
+    __slots__ = ("args", "block", "grid", "shared", "targs")
     node: Launch
     grid: tuple[Term, Term, Term] | None
     block: tuple[Term, Term, Term] | None
     shared: Term | None
     args: list[Value | None] | None
+    targs: dict[int, Term]
+    """The values of non-type template arguments by the id of their expression."""
 
 
 class CallEvent(Event):
@@ -259,7 +261,7 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "barriers", "calls", "collectives", "comparisons", "complete", "conversions", "function",
+        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "function",
         "launches", "loops", "objects", "opaques", "params", "returns",
     )  # fmt: skip
 
@@ -277,5 +279,6 @@ class Flow:
         self.calls: list[CallEvent] = []
         self.loops: list[Loop] = []
         self.opaques: list[Event] = []
+        self.callees: set[FunctionDecl] = set()
         self.complete = True
         """False when the budget ended the walk early: rules that need all of the function are silent."""

@@ -1198,6 +1198,7 @@ class _Walker:
         args = [self.value(a) if a is not None else None for a in node.args] if node.args is not None else None
         event: LaunchEvent = self.event(LaunchEvent, node)
         event.grid, event.block, event.shared, event.args = grid, block, shared, args
+        event.targs = {id(a): self.term(self.value(a)) for a in node.targs if isinstance(a, ir.Expr)}
         self.flow.launches.append(event)
         return self.fresh("call", "launch", node.type)
 
@@ -1252,6 +1253,7 @@ class _Walker:
         if node.receiver is not None:
             receiver = self.value(node.receiver)
         args = [self.value(a) for a in node.args]
+        self.flow.callees.add(target)
         callee = target.lower(self.bindings(target, node.targs, node.args))
         return self.enter(node, callee, args, receiver)
 
@@ -1287,7 +1289,7 @@ class _Walker:
             for var in [v for v in self.env if v.kind == "field"]:
                 del self.env[var]
         base = self.guard
-        site = CallSite(node, self.fn, callee)
+        site = CallSite(node, self.fn, callee, base)
         saved = self.fn, self.stack, self.exits, self.last_exit, self.receiver
         if receiver is not None:
             self.receiver = receiver

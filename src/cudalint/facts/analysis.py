@@ -1,0 +1,165 @@
+"""From a file to the units that rules are asked about: its kernels, launches and host functions, linked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cudalint.facts import flow as flows
+from cudalint.facts import terms as t
+from cudalint.facts.flow import bind_template
+from cudalint.facts.model import HostFunction, Kernel, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.config import Config
+    from cudalint.facts.events import Flow, LaunchEvent
+    from cudalint.facts.model import Bindings
+    from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import FunctionDecl
+    from cudalint.project import Project
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_MAX_BINDINGS = 6
+"""Instances of one template that are judged; more add nothing but time."""
+
+
+def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | Launch | HostFunction]:
+    """The units of one file: kernels (with all their visible launches), launches, host functions.
+
+    Terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
+    """
+    t.reset()
+    yield from _Analysis(project, project.file(path), config).units()
+
+
+class _Analysis:
+    def __init__(self, project: Project, file: SourceFile, config: Config) -> None:
+        self.project, self.file, self.config = project, file, config
+        self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
+        self.hosts: dict[FunctionDecl, HostFunction] = {}
+        self.launches: list[Launch] = []
+
+    def units(self) -> Iterator[Kernel | Launch | HostFunction]:
+        declarations = self.file.declarations
+        own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body]
+        for decl in self.host_functions(self.file):
+            self.run_host(decl)
+        if own:
+            names = {f.name for f in own}
+            for path in self.project.linked(self.file.path):
+                if path == self.file.path:
+                    continue
+                other = self.project.file(path)
+                if other.error is not None or not any(name.encode() in other.text for name in names):
+                    continue
+                for decl in self.host_functions(other):
+                    if decl not in self.hosts and self.mentions(decl, names):
+                        self.run_host(decl)
+        bound = {decl for decl, _ in self.kernels}
+        for decl in own:
+            if decl not in bound:
+                self.kernel(decl, ())
+        called: set[FunctionDecl] = set()
+        for (decl, _), kernel in list(self.kernels.items()):
+            if decl.file.path == self.file.path:
+                yield kernel
+                called.update(kernel.flow.callees)
+        for decl in declarations.functions:
+            if decl.kind in ("device", "both") and decl.has_body and decl not in called and self.interesting(decl):
+                yield Kernel(decl, (), self.config)
+        for host in self.hosts.values():
+            if host.decl.file.path == self.file.path:
+                yield host
+        for launch in self.launches:
+            if launch.event.fn.file.path == self.file.path:
+                yield launch
+
+    def interesting(self, decl: FunctionDecl) -> bool:
+        """Whether a device function can hold a hazard of its own: it has a barrier or launch built-ins."""
+        text = decl.file.text[decl.start : decl.end]
+        return b"sync" in text or b"blockIdx" in text
+
+    def host_functions(self, file: SourceFile) -> list[FunctionDecl]:
+        """The host functions that launch, directly or through functions of the same file that they call."""
+        declarations = file.declarations
+        if not declarations.has_launches:
+            return []
+        launching = [f for f in declarations.launch_sites if f.has_body and f.kind != "device"]
+        found = {f: None for f in launching}
+        names = {f.name for f in launching}
+        for _ in range(2):
+            more = [
+                f
+                for f in declarations.functions
+                if f.has_body and f.kind == "host" and f not in found and self.mentions(f, names)
+            ]
+            if not more:
+                break
+            found.update(dict.fromkeys(more))
+            names = {f.name for f in more}
+        return sorted(found, key=lambda f: f.start)
+
+    def mentions(self, decl: FunctionDecl, names: set[str]) -> bool:
+        text = decl.file.text[decl.start : decl.end].decode("latin-1")
+        return not names.isdisjoint(_WORD.findall(text))
+
+    def run_host(self, decl: FunctionDecl) -> None:
+        flow = flows.run(decl.lower({}))
+        host = HostFunction(decl, flow, self.config)
+        self.hosts[decl] = host
+        for event in flow.launches:
+            target = self.resolve(event)
+            kernel = None
+            if target is not None:
+                kernel = self.kernel(target, self.bindings(target, event))
+            launch = Launch(event, flow, kernel, self.config)
+            host.launches.append(launch)
+            self.launches.append(launch)
+            if kernel is not None:
+                kernel.launches.append(launch)
+
+    def kernel(self, decl: FunctionDecl, bindings: Bindings) -> Kernel:
+        key = (decl, bindings)
+        found = self.kernels.get(key)
+        if found is None:
+            if bindings and sum(d is decl for d, _ in self.kernels) >= _MAX_BINDINGS:
+                key = (decl, ())
+                found = self.kernels.get(key)
+            if found is None:
+                found = self.kernels[key] = Kernel(decl, key[1], self.config)
+        return found
+
+    def bindings(self, target: FunctionDecl, event: LaunchEvent) -> Bindings:
+        if not target.template:
+            return ()
+        node = event.node
+        args = [a.type for a in node.args if a is not None] if node.args is not None and None not in node.args else []
+
+        def value_of(expr: object) -> int | None:
+            term = event.targs.get(id(expr))
+            return term.data if term is not None and term.op == "const" and isinstance(term.data, int) else None
+
+        bound = bind_template(target, node.targs, args, value_of)
+        return tuple(sorted(bound.items()))
+
+    def resolve(self, event: LaunchEvent) -> FunctionDecl | None:
+        """The definition of the kernel that is launched: in the unit, else the only one of that name beside it."""
+        target = event.node.target
+        if target is not None and target.has_body:
+            return target if target.kind == "kernel" else None
+        name = (target.name if target is not None else event.node.kernel.rsplit("::", 1)[-1]) or None
+        if name is None:
+            return None
+        found = [
+            f
+            for path in self.project.siblings(event.fn.file.path)
+            if (file := self.project.file(path)).error is None
+            for f in file.declarations.functions_by_name.get(name, ())
+            if f.kind == "kernel" and f.has_body
+        ]
+        return found[0] if len(found) == 1 else None
+
+
+__all__ = ["analyse"]

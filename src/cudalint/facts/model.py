@@ -1,0 +1,240 @@
+"""What rules are asked about: kernels with their visible launches, launches, host functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import flow as flows
+from cudalint.facts import terms as t
+from cudalint.facts.events import Pointer, Record, conjuncts
+from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.uniformity import Uniformity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.config import Config
+    from cudalint.facts.events import Flow, LaunchEvent, Obj
+    from cudalint.facts.terms import Interval, Term
+    from cudalint.ir.nodes import Function, FunctionDecl
+    from cudalint.ir.types import Type
+
+Bindings = tuple[tuple[str, "Type | int"], ...]
+THREADS_MAX, GRID_X_MAX, GRID_YZ_MAX = 1024, (1 << 31) - 1, 65535
+
+
+class Kernel:
+    """A kernel with one binding of its template parameters and the launches of that binding one can see.
+
+    A ``__device__`` function that nothing in its file calls is judged as one too (``is_kernel`` is
+    false): barriers and guards inside it can be wrong on their own.
+
+    ``flow`` is what it does (walked on first use); ``launches`` is empty where none is visible.
+    """
+
+    __slots__ = ("_flow", "_uniformity", "bindings", "config", "decl", "launches")
+
+    def __init__(self, decl: FunctionDecl, bindings: Bindings, config: Config) -> None:
+        self.decl, self.bindings, self.config = decl, bindings, config
+        self.launches: list[Launch] = []
+        self._flow: Flow | None = None
+        self._uniformity: dict[str, Uniformity] = {}
+
+    @property
+    def name(self) -> str:
+        return self.decl.qualname
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.decl.kind == "kernel"
+
+    @property
+    def function(self) -> Function:
+        return self.flow.function
+
+    @property
+    def flow(self) -> Flow:
+        if self._flow is None:
+            self._flow = flows.run(self.decl.lower(dict(self.bindings)))
+        return self._flow
+
+    def uniformity(self, scope: str = "block") -> Uniformity:
+        """Uniformity in a block (or ``grid``); warps lie along x unless a visible launch says otherwise."""
+        found = self._uniformity.get(scope)
+        if found is None:
+            along_x = all(launch.warps_along_x for launch in self.launches)
+            found = self._uniformity[scope] = Uniformity(scope, warps_along_x=along_x)
+        return found
+
+    @property
+    def params(self) -> list[Term]:
+        """The kernel's scalar parameters as atoms, in order."""
+        return [v for v in self.flow.params.values() if isinstance(v, t.Term)]
+
+    def known_block(self, axis: str) -> int | None:
+        """The block's extent along an axis where every visible launch has the same known one."""
+        sizes = {launch.known_block(axis) for launch in self.launches}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block for a witness: the first visible launch's known block, else the configured size."""
+        for launch in self.launches:
+            sizes = [launch.known_block(a) for a in "xyz"]
+            known = [s for s in sizes if s is not None]
+            if len(known) == len(sizes):
+                return known[0] * known[1] * known[2]
+        return self.config.block_size
+
+    def ranges(self) -> dict[Term, Interval]:
+        """Intervals of launch built-ins and parameters over all visible launches.
+
+        Empty where no launch is visible, so that the atoms' own ranges apply.
+        """
+        result: dict[Term, Interval] = {}
+        for number, launch in enumerate(self.launches):
+            seen = launch.ranges()
+            if number == 0:
+                result = seen
+            else:
+                result = {a: (min(lo, seen[a][0]), max(hi, seen[a][1])) for a, (lo, hi) in result.items() if a in seen}
+        return result
+
+
+class Launch:
+    """One launch as executed in a host function, linked to its kernel where that can be seen.
+
+    ``grid`` and ``block`` are (x, y, z) as terms over the host function's sizes, None where not
+    visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
+    """
+
+    __slots__ = ("_mapping", "block", "config", "event", "flow", "grid", "kernel")
+
+    def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
+        self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
+        self.grid, self.block = event.grid, event.block
+        self._mapping: dict[Term, Term] | None = None
+
+    @property
+    def host(self) -> Function:
+        """The host function in which the walk began; the launch may stand in one that it calls."""
+        return self.flow.function
+
+    def known_block(self, axis: str) -> int | None:
+        return _known(self.block, axis)
+
+    def known_grid(self, axis: str) -> int | None:
+        return _known(self.grid, axis)
+
+    @property
+    def warps_along_x(self) -> bool:
+        """Whether ``threadIdx.x / 32`` is a warp's number: one-axis blocks, or x a multiple of 32."""
+        x, y, z = (self.known_block(a) for a in "xyz")
+        return (y == 1 and z == 1) or x is None or x % 32 == 0
+
+    @property
+    def mapping(self) -> dict[Term, Term]:
+        if self._mapping is None:
+            self._mapping = dict(self._map())
+        return self._mapping
+
+    def _map(self) -> Iterator[tuple[Term, Term]]:
+        for triple, atoms in ((self.grid, GDIM), (self.block, BDIM)):
+            if triple is not None:
+                for axis, value in zip("xyz", triple):
+                    yield atoms[axis], value
+        if self.kernel is None or self.event.args is None:
+            return
+        for formal, actual in zip(self.kernel.flow.params.values(), self.event.args):
+            if isinstance(formal, t.Term) and isinstance(actual, t.Term):
+                yield formal, actual
+            elif isinstance(formal, Record) and isinstance(actual, Record):
+                yield from _map_record(formal, actual)
+
+    def objects(self) -> dict[Obj, Pointer]:
+        """The host pointers passed for the kernel's pointer parameters."""
+        result: dict[Obj, Pointer] = {}
+        if self.kernel is not None and self.event.args is not None:
+            for formal, actual in zip(self.kernel.flow.params.values(), self.event.args):
+                if isinstance(formal, Pointer) and isinstance(actual, Pointer):
+                    result[formal.obj] = actual
+        return result
+
+    def at_launch(self, term: Term) -> Term:
+        """A kernel term in terms of the host function: parameters and dimensions replaced by what is passed."""
+        return t.substitute(term, self.mapping)
+
+    @property
+    def conditions(self) -> list[Term]:
+        """What holds when the launch is reached: the host's checks and branches, one condition each."""
+        return list(conjuncts(self.event.guard))
+
+    def ranges(self) -> dict[Term, Interval]:
+        """Intervals of the kernel's atoms at this launch, from the host's types, constants and checks."""
+        host = condition_ranges(self.conditions)
+        memo: dict[Term, Interval] = {}
+        result = {}
+        for formal, actual in self.mapping.items():
+            low, high = t.bounds(actual, host, memo)
+            floor, ceiling = formal.data.lo, formal.data.hi
+            result[formal] = (max(low, floor), min(high, ceiling)) if low <= ceiling and high >= floor else (floor, ceiling)
+        for axis in "xyz":
+            for index, extent in ((TID[axis], BDIM[axis]), (BID[axis], GDIM[axis])):
+                if extent in result:
+                    result[index] = (0, max(0, result[extent][1] - 1))
+        return result
+
+
+def _map_record(formal: Record, actual: Record) -> Iterator[tuple[Term, Term]]:
+    for name, inner in formal.fields.items():
+        value = actual.fields.get(name)
+        if isinstance(inner, t.Term) and isinstance(value, t.Term):
+            yield inner, value
+        elif isinstance(inner, Record) and isinstance(value, Record):
+            yield from _map_record(inner, value)
+
+
+def _known(triple: tuple[Term, Term, Term] | None, axis: str) -> int | None:
+    if triple is None:
+        return None
+    value = triple["xyz".index(axis)]
+    return value.data if value.op == "const" and isinstance(value.data, int) else None
+
+
+def condition_ranges(conditions: list[Term]) -> dict[Term, Interval]:
+    """Intervals of single atoms that conditions of the form ``atom < constant`` give; sizes are >= 0 by convention."""
+    result: dict[Term, Interval] = {}
+    for term in conditions:
+        if term.op not in ("lt", "le", "eq"):
+            continue
+        a, b = term.args
+        strict = 1 if term.op == "lt" else 0
+        for side, other, upper in ((a, b, True), (b, a, False)):
+            while side.op == "cast":
+                side = side.args[0]
+            if side.op != "atom" or other.op != "const" or not isinstance(other.data, int):
+                continue
+            low, high = result.get(side, (side.data.lo, side.data.hi))
+            if term.op == "eq":
+                low, high = max(low, other.data), min(high, other.data)
+            elif upper:
+                high = min(high, other.data - strict)
+            else:
+                low = max(low, other.data + strict)
+            result[side] = (low, high)
+    return result
+
+
+class HostFunction:
+    """A host function that launches, allocates or copies, with its flow."""
+
+    __slots__ = ("config", "decl", "flow", "launches")
+
+    def __init__(self, decl: FunctionDecl, flow: Flow, config: Config) -> None:
+        self.decl, self.flow, self.config = decl, flow, config
+        self.launches: list[Launch] = []
+
+    @property
+    def function(self) -> Function:
+        return self.flow.function
+

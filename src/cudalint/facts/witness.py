@@ -1,0 +1,138 @@
+"""The search for a witness: values of the runtime sizes at which something goes wrong.
+
+A finding needs a case that shows it, evaluated under exact machine semantics; no case, no finding.
+The search tries boundary values (0, 1, around every constant in sight, the ends of the types), in
+ascending order, so that the case it finds is the smallest of its kind.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.ir.types import Int
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from cudalint.facts.terms import Term
+
+Assignment = dict["Term", int]
+_BUDGET = 6000
+#: A device-sized grid where the source asks the device: multiprocessors and blocks on each.
+SM_COUNT, BLOCKS_PER_SM = 40, 4
+
+
+def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
+    """The value taken for what only the machine knows (SM count, occupancy); None for data."""
+    info = leaf.data
+    if info.kind not in ("device",):
+        return None
+    name = info.name.lower()
+    if "multiprocessorcount" in name or "sm" in name.split(".")[-1]:
+        return sm_count
+    if "maxthreadsperblock" in name:
+        return 1024
+    if "warpsize" in name:
+        return 32
+    if "maxgridsize" in name:
+        return (1 << 31) - 1
+    if "block" in name and "size" in name:
+        return 256
+    if "grid" in name:
+        return sm_count * BLOCKS_PER_SM
+    return BLOCKS_PER_SM
+
+
+def constants(terms: Iterable[Term]) -> set[int]:
+    """The integer constants that terms are made of."""
+    result: set[int] = set()
+    seen: set[Term] = set()
+    stack = list(terms)
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term.op == "const" and isinstance(term.data, int):
+            result.add(term.data)
+        stack.extend(term.args)
+    return result
+
+
+def candidates(leaf: Term, known: Iterable[int], extra: Iterable[int] = ()) -> list[int]:
+    """Values worth trying for a size, ascending: small ones, around ``known`` constants, ``extra`` as given."""
+    info = leaf.data
+    low, high = max(0, info.lo), info.hi
+    if isinstance(leaf.type, Int):
+        high = min(high, leaf.type.hi)
+    values = {0, 1, 2, 3}
+    for c in known:
+        c = abs(c)
+        values.update((c - 1, c, c + 1))
+    values.update(extra)
+    return sorted(v for v in values if low <= v <= high)
+
+
+def solve(
+    goal: Callable[[Assignment], bool] | Term, leaves: Sequence[Term], *, given: Iterable[Term] = (),
+    extra: Iterable[int] = (), values: Mapping[Term, Sequence[int]] | None = None, limit: int | None = None,
+    budget: int = _BUDGET,
+) -> Assignment | None:  # fmt: skip
+    """The smallest assignment tried for which ``goal`` holds and every condition of ``given`` does.
+
+    ``leaves`` are the atoms to vary, most important first; ``values`` fixes the tries of some.
+    ``limit`` is the largest size taken as possible (the configuration's ``max-elements``).
+    Conditions that cannot be evaluated (they hang on other unknowns) do not count.
+    """
+    conditions = [g for g in given if g.op != "const"]
+    related = relevant(conditions, leaves)
+    everything = list(leaves)
+    for condition in related:
+        for leaf in sorted(t.leaves(condition), key=lambda x: x.key):
+            if leaf not in everything and leaf.data.kind != "loop":
+                everything.append(leaf)
+    known = constants([*related, *([goal] if isinstance(goal, t.Term) else [])])
+    tries: list[Sequence[int]] = []
+    for leaf in everything:
+        chosen = (values or {}).get(leaf)
+        if chosen is None:
+            fixed = assumed(leaf)
+            chosen = [fixed] if fixed is not None else candidates(leaf, known, extra)
+            if limit is not None:
+                chosen = [v for v in chosen if v <= limit]
+        if not chosen:
+            return None
+        tries.append(chosen)
+    count = 0
+    for combination in product(*tries):
+        count += 1
+        if count > budget:
+            return None
+        env = dict(zip(everything, combination))
+        if holds(goal, env) and all(allowed(c, env) for c in related):
+            return env
+    return None
+
+
+def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:
+    """The conditions that speak of one of ``leaves``."""
+    wanted = set(leaves)
+    return [c for c in conditions if not wanted.isdisjoint(t.leaves(c))]
+
+
+def holds(goal: Callable[[Assignment], bool] | Term, env: Assignment) -> bool:
+    """Whether ``goal`` is true; false where it has no value."""
+    try:
+        return bool(t.evaluate(goal, env)) if isinstance(goal, t.Term) else goal(env)
+    except t.Undefined:
+        return False
+
+
+def allowed(condition: Term, env: Assignment) -> bool:
+    """Whether ``condition`` permits the assignment: true where it cannot be evaluated."""
+    try:
+        return bool(t.evaluate(condition, env))
+    except t.Undefined:
+        return True

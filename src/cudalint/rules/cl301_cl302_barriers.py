@@ -1,0 +1,187 @@
+"""CL301 return-before-barrier and CL302 divergent-barrier: threads that never arrive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts.events import chain
+from cudalint.facts.terms import THREAD, WARP_UNIFORM
+from cudalint.findings import Witness
+from cudalint.rules import support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Access, Barrier, Event, Guard, ReturnEvent
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Term
+    from cudalint.findings import Level
+
+CODES = ("CL301", "CL302")
+
+#: Guards that only tell what the threads still here have in common; the rest decide who is here.
+_ALIVE = frozenset({"return", "assert"})
+_DIVERGENT = frozenset({WARP_UNIFORM, THREAD})
+
+
+def check_return(kernel: Kernel) -> Iterator[Draft]:
+    """A ``return`` that some threads of a block take, with a barrier ahead for the others."""
+    flow = kernel.flow
+    if not flow.barriers or not flow.complete:
+        return
+    for event in flow.returns:
+        guards = _deciding(event)
+        if not guards:
+            continue
+        for barrier in flow.barriers:
+            if barrier.scope == "warp" or not _reachable(kernel, event, barrier):
+                continue
+            if _divergent(kernel, guards, barrier.scope):
+                draft = _return_draft(kernel, event, barrier, guards)
+                if draft is not None:
+                    yield draft
+                break
+
+
+def check_barrier(kernel: Kernel) -> Iterator[Draft]:
+    """A barrier that only some threads of a block come to."""
+    flow = kernel.flow
+    if not flow.complete:
+        return
+    for barrier in flow.barriers:
+        if barrier.scope == "warp":
+            continue
+        guards = [g for g in chain(barrier.guard) if g.why not in _ALIVE]
+        if _divergent(kernel, guards, barrier.scope):
+            draft = _barrier_draft(kernel, barrier, guards)
+            if draft is not None:
+                yield draft
+
+
+def _deciding(event: ReturnEvent) -> list[Guard]:
+    """The guards inside the function that the return ends, outermost first."""
+    base = event.stack[-1].guard if event.stack else None
+    return [g for g in chain(event.guard, base) if g.why not in _ALIVE][::-1]
+
+
+def _divergent(kernel: Kernel, guards: list[Guard], scope: str) -> list[Guard]:
+    """Those of ``guards`` on which threads of one block (of the grid, for a grid barrier) differ."""
+    uniformity = kernel.uniformity("block" if scope == "block" else "grid")
+    return [g for g in guards if uniformity.divergent(g) in _DIVERGENT]
+
+
+def _reachable(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> bool:
+    """Whether threads that did not return can come to the barrier afterwards, in the same call."""
+    depth = len(event.stack)
+    if barrier.stack[:depth] != event.stack:
+        return False
+    sides = {(id(g.node), g.positive) for g in chain(event.guard) if g.why in ("if", "switch")}
+    exclusive = any((id(g.node), not g.positive) in sides for g in chain(barrier.guard) if g.why == "if")
+    if barrier.seq > event.seq:
+        return not exclusive
+    return any(
+        g.loop is not None and g.loop.first <= barrier.seq <= g.loop.last and len(g.loop.stack) >= depth
+        for g in chain(event.guard)
+    )
+
+
+def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: list[Guard]) -> Draft | None:
+    conditions = [g.term for g in guards]
+    split = support.split(kernel, conditions)
+    if split is None:
+        return None
+    lost = _lost(kernel, event, barrier)
+    level: Level = "error" if lost else "warning"
+    exact = support.exact_everywhere(kernel, conditions)
+    if exact:
+        level = support.dropped(level)
+    line = barrier.fn.file.span(barrier.node.start, barrier.node.end).line
+    what = f"the barrier {barrier.name} on line {line}"
+    consequence = lost or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
+    message = (
+        f"threads for which {_words(event, guards)} return here and never reach {what}: {consequence}"
+        + ("; it holds only while every size is a multiple of the block" if exact else "")
+    )
+    whom = f"in block {split.block_index[0]}" if split.block[1:] == (1, 1) else f"in block {split.block_index}"
+    return Draft(
+        "CL301", event.fn, event.fn.file, event.node.start, event.node.end, message,
+        "keep every thread alive up to the barrier: put the loads and stores under the condition instead of returning",
+        Witness(
+            split.sizes, split.grid, split.block, (split.block_index, split.first),
+            {f"threads {whom} that arrive": split.others, f"threads {whom} that do not": split.taken},
+        ),
+        ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
+        level,
+    )  # fmt: skip
+
+
+def _words(event: Event, guards: list[Guard]) -> str:
+    """The innermost condition of the return, as written or as computed."""
+    return f"`{t.show(guards[-1].term)}`"
+
+
+def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> str | None:
+    """What goes wrong in the data: a shared location that returned threads would have stored is read later."""
+    if barrier.collective:
+        return f"{barrier.name} takes a value from every thread of the block"
+    stores = [a for a in kernel.flow.accesses if a.obj.kind == "shared" and a.mode != "r" and _after(a, event)]
+    loads = [a for a in kernel.flow.accesses if a.obj.kind == "shared" and a.mode != "w" and _after(a, barrier)]
+    for store in stores:
+        for load in loads:
+            if load.obj is store.obj and load.scalar != store.scalar:
+                line = load.fn.file.span(load.node.start, load.node.end).line
+                return f"line {line} reads positions of `{store.obj.name}` that they would have stored"
+    return None
+
+
+def _after(access: Access, event: Event) -> bool:
+    if access.seq > event.seq:
+        return True
+    return any(g.loop is not None and g.loop.first <= access.seq <= g.loop.last for g in chain(event.guard))
+
+
+def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Draft | None:
+    divergent = _divergent(kernel, guards, barrier.scope)
+    culprit = divergent[0]
+    reason, conditions = _reason(kernel, culprit)
+    split = support.split(kernel, conditions)
+    if split is None:
+        return None
+    others = {"block": "the block", "grid": "the grid", "cluster": "the cluster"}[barrier.scope]
+    return Draft(
+        "CL302", barrier.fn, barrier.fn.file, barrier.node.start, barrier.node.end,
+        f"{barrier.name} is reached by some threads of {others} only: {reason}",
+        "move the barrier to where every thread passes it equally often",
+        Witness(
+            split.sizes, split.grid, split.block, (split.block_index, split.stays),
+            {"first thread that skips it": _name(split.stays), "threads that arrive": split.taken, "threads that do not": split.others},
+        ),
+        ((barrier.fn.file, culprit.node.start, _header_end(culprit), "threads part here"), *support.calls(barrier)),
+    )  # fmt: skip
+
+
+def _reason(kernel: Kernel, guard: Guard) -> tuple[str, list[Term]]:
+    """Why a guard parts the threads, with conditions that show it."""
+    if guard.loop is not None:
+        uniformity = kernel.uniformity()
+        for control in guard.loop.control:
+            if uniformity.level(control) in _DIVERGENT:
+                if control is guard.loop.cond:
+                    return f"the loop around it runs while `{t.show(control)}`, which differs between threads", [control]
+                return f"the loop around it is left under `{t.show(control)}`, which differs between threads", [t.lnot(control)]
+    side = {"continue": "after a `continue` under", "break": "after a `break` under"}.get(guard.why)
+    if side:
+        return f"it comes {side} `{t.show(t.lnot(guard.term))}`, which differs between threads", [guard.term]
+    return f"it stands under `{t.show(guard.term)}`, which differs between threads", [guard.term]
+
+
+def _header_end(guard: Guard) -> int:
+    node = guard.node
+    cond = getattr(node, "cond", None)
+    return getattr(node, "header_end", None) or (cond.end if cond is not None else node.end)
+
+
+def _name(thread: tuple[int, int, int]) -> str:
+    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)

@@ -1,0 +1,247 @@
+"""What rules share: source text for messages, related places, threads that part ways."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.flow import BDIM, BID, GDIM, TID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cudalint.facts.events import Event
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.findings import Level
+    from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import Function, Node
+
+Place = tuple["SourceFile", int, int, str]
+_SPACE = re.compile(r"\s+")
+_SHORT = 60
+_DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "note"}
+
+
+def text(fn: Function, node: Node) -> str:
+    """The source of a node on one line, clipped, for use in a message."""
+    return clip(fn.file, node.start, node.end)
+
+
+def clip(file: SourceFile, start: int, end: int) -> str:
+    first, last = file.origin(start, end)
+    found = _SPACE.sub(" ", file.raw[first:last].decode("utf-8", "replace")).strip()
+    return found if len(found) <= _SHORT else found[: _SHORT - 1] + "…"
+
+
+def calls(event: Event) -> tuple[Place, ...]:
+    """The calls through which an event inside a device function is reached, innermost first."""
+    return tuple(
+        (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
+        for site in reversed(event.stack)
+    )
+
+
+def launched_at(kernel: Kernel, limit: int = 2) -> tuple[Place, ...]:
+    """The visible launches, as related places."""
+    return tuple(
+        (e.fn.file, e.node.start, e.node.end, f"{kernel.decl.name} is launched here")
+        for e in (launch.event for launch in kernel.launches[:limit])
+    )
+
+
+def dropped(level: Level) -> Level:
+    """One step less severe."""
+    return _DROPPED[level]
+
+
+def block_shape(kernel: Kernel) -> tuple[int, int, int]:
+    """The block of a witness: the first visible launch's where it is known, else the configured size on x."""
+    for launch in kernel.launches:
+        known = [launch.known_block(a) for a in "xyz"]
+        if None not in known:
+            x, y, z = (k or 1 for k in known)
+            return x, y, z
+    return kernel.config.block_size, 1, 1
+
+
+def dimensions(
+    grid: tuple[int, int, int], block: tuple[int, int, int]
+) -> dict[Term, int]:
+    """The atoms of ``gridDim`` and ``blockDim`` with these values."""
+    result = {}
+    for i, axis in enumerate("xyz"):
+        result[GDIM[axis]], result[BDIM[axis]] = grid[i], block[i]
+    return result
+
+
+def coordinates(block_index: tuple[int, int, int], thread_index: tuple[int, int, int]) -> dict[Term, int]:
+    """The atoms of ``blockIdx`` and ``threadIdx`` with these values."""
+    result = {}
+    for i, axis in enumerate("xyz"):
+        result[BID[axis]], result[TID[axis]] = block_index[i], thread_index[i]
+    return result
+
+
+def sizes_of(env: dict[Term, int]) -> dict[str, int]:
+    """The runtime sizes of an assignment by name, launch built-ins left out."""
+    return {a.data.name: v for a, v in env.items() if a.data.kind not in ("tid", "bid", "bdim", "gdim")}
+
+
+class Split(NamedTuple):
+    """A block whose threads part at a condition.
+
+    ``taken`` threads of the block find it true, ``others`` false; ``first`` is the first thread that
+    finds it true, ``stays`` the first that does not. ``sizes`` by name.
+    """
+
+    sizes: dict[str, int]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    block_index: tuple[int, int, int]
+    taken: int
+    others: int
+    first: tuple[int, int, int]
+    stays: tuple[int, int, int]
+
+
+_LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
+
+
+def split(kernel: Kernel, conditions: Sequence[Term], reaching: Sequence[Term] = ()) -> Split | None:
+    """The smallest case in which some threads of one block meet all ``conditions`` and others do not.
+
+    ``reaching`` must hold for every thread counted (what is tested before). Values that differ from
+    thread to thread and are not made of launch built-ins (data) may take any value in each thread.
+    """
+    shape = block_shape(kernel)
+    threads = shape[0] * shape[1] * shape[2]
+    cond = t.TRUE
+    for item in conditions:
+        cond = t.land(cond, item)
+    leaves = t.leaves(cond)
+    uniformity = kernel.uniformity()
+    data = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM]
+    sizes = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and x not in data]
+    sizes.sort(key=lambda x: x.key)
+    known = w.constants([cond])
+    per_size: list[Sequence[int]] = [
+        w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
+    ]
+    free = [w.candidates(x, known) for x in data]
+    budget = 40
+    for assignment in _diagonal(per_size):
+        budget -= 1
+        if budget < 0:
+            return None
+        env = dict(zip(sizes, assignment))
+        biggest = max(assignment, default=0)
+        blocks = max(2, biggest // max(1, threads) + 1) if biggest < 1 << 20 else 2
+        grid = (blocks, 2 if shape[1] > 1 else 1, 2 if shape[2] > 1 else 1)
+        env.update(dimensions(grid, shape))
+        for block_index in dict.fromkeys([(0, 0, 0), (min(1, blocks - 1), 0, 0), (blocks - 1, grid[1] - 1, grid[2] - 1)]):
+            found = _part(cond, reaching, env, shape, block_index, data, free)
+            if found is not None:
+                taken, others, first, stays = found
+                named = {x.data.name: env[x] for x in sizes}
+                return Split(named, grid, shape, block_index, taken, others, first, stays)
+    return None
+
+
+def _diagonal(choices: list[Sequence[int]]) -> Iterable[tuple[int, ...]]:
+    """Combinations, the ones with like ranks first: sizes tend to grow together."""
+    if not choices:
+        return [()]
+    if len(choices) == 1:
+        return [(v,) for v in choices[0]]
+    longest = max(len(c) for c in choices)
+    same = [tuple(c[min(i, len(c) - 1)] for c in choices) for i in range(longest)]
+    mixed = [
+        tuple(v if k == j else c[-1 - len(c) // 3] for k, c in enumerate(choices))
+        for j in range(len(choices))
+        for v in choices[j]
+    ]
+    return [*same, *mixed]
+
+
+def _part(
+    cond: Term, reaching: Sequence[Term], env: dict[Term, int], shape: tuple[int, int, int],
+    block_index: tuple[int, int, int], data: list[Term], free: list[list[int]],
+) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int]] | None:  # fmt: skip
+    taken = others = 0
+    first: tuple[int, int, int] | None = None
+    stays: tuple[int, int, int] | None = None
+    threads = [(x, y, z) for z in range(shape[2]) for y in range(shape[1]) for x in range(shape[0])]
+    if data:
+        # Any two threads with different data show it; the second thread has what the first has not.
+        threads = threads[:2]
+    for thread in threads:
+        here = {**env, **coordinates(block_index, thread)}
+        if data:
+            value = _choose(cond, here, data, free, want=first is None)
+        else:
+            value = _truth(cond, here)
+        if value is None:
+            return None
+        if value:
+            taken += 1
+            first = first or thread
+        else:
+            others += 1
+            stays = stays or thread
+    if first is None or stays is None:
+        return None
+    return taken, others, first, stays
+
+
+def _choose(cond: Term, env: dict[Term, int], data: list[Term], free: list[list[int]], *, want: bool) -> bool | None:
+    """``want`` when some values of ``data`` give it."""
+    result: bool | None = None
+    for values in _diagonal(list(free)):
+        value = _truth(cond, {**env, **dict(zip(data, values))})
+        if value is want:
+            return want
+        result = value if value is not None else result
+    return result
+
+
+def _truth(cond: Term, env: dict[Term, int]) -> bool | None:
+    try:
+        return bool(t.evaluate(cond, env))
+    except t.Undefined:
+        return None
+
+
+def exact_everywhere(kernel: Kernel, conditions: Sequence[Term]) -> bool:
+    """Whether every visible launch is known and no block of any parts at the conditions."""
+    if not kernel.launches:
+        return False
+    cond = t.TRUE
+    for item in conditions:
+        cond = t.land(cond, item)
+    return all(_exact(launch, cond) for launch in kernel.launches)
+
+
+def _exact(launch: Launch, cond: Term) -> bool:
+    grid = [launch.known_grid(a) for a in "xyz"]
+    block = [launch.known_block(a) for a in "xyz"]
+    if None in grid or None in block:
+        return False
+    shape = (block[0] or 1, block[1] or 1, block[2] or 1)
+    blocks = (grid[0] or 1, grid[1] or 1, grid[2] or 1)
+    here = launch.at_launch(cond)
+    for block_index in {(0, 0, 0), (blocks[0] - 1, blocks[1] - 1, blocks[2] - 1)}:
+        values = set()
+        for z in range(shape[2]):
+            for y in range(shape[1]):
+                for x in range(shape[0]):
+                    env = {**dimensions(blocks, shape), **coordinates(block_index, (x, y, z))}
+                    value = _truth(here, env)
+                    if value is None:
+                        return False
+                    values.add(value)
+        if len(values) > 1:
+            return False
+    return True
