@@ -98,13 +98,18 @@ class Macro:
         return self._names
 
     @property
+    def plain(self) -> bool:
+        """Whether the body is but text and parameters: no ``#``, ``##`` or ``__VA_OPT__``."""
+        return b"#" not in self.body and b"__VA_OPT__" not in self.names
+
+    @property
     def parts(self) -> list[Token] | None:
         """The body as stretches of text and, as NOTHING with its number for ``start``, parameters.
 
-        None where ``#``, ``##`` or a name with a meaning of its own makes it more than that.
+        None where it is more than that.
         """
         if self._parts is False:
-            self._parts = None if b"#" in self.body or not _SPECIAL.isdisjoint(self.names) else self._split()
+            self._parts = self._split() if self.plain and _DYNAMIC.isdisjoint(self.names) else None
         return self._parts  # type: ignore[return-value]
 
     def _split(self) -> list[Token]:
@@ -339,8 +344,32 @@ class Expander:
         body = macro.tokens
         if self.steps + len(body) > self.limit:
             raise ExhaustedError
+        if macro.plain:
+            return self._fill(macro, arguments, use, hidden, depth)
         out = self._replace(macro, body, arguments, use, hidden, depth, {})
         return [token for token in out if token.kind != NOTHING]
+
+    def _fill(
+        self, macro: Macro, arguments: list[list[Token]], use: Token, hidden: frozenset[bytes], depth: int
+    ) -> list[Token]:
+        """The body with the arguments in it."""
+        params = macro.params or ()
+        _, _, _, start, end, _, _ = use
+        new = tuple.__new__
+        out: list[Token] = []
+        expanded: dict[int, list[Token]] = {}
+        for token in macro.tokens:
+            kind, text, space, _, _, _, _ = token
+            if kind == NAME and text in params:
+                piece = self._argument(arguments, params.index(text), depth, expanded)
+                out += _hide(piece, hidden, space)
+                self.steps += len(piece)
+                if self.steps > self.limit:
+                    raise ExhaustedError
+            else:
+                out.append(new(Token, (kind, text, space, start, end, False, hidden)))
+        self.steps += len(macro.tokens)
+        return out
 
     def _replace(
         self, macro: Macro, body: list[Token], arguments: list[list[Token]], use: Token, hidden: frozenset[bytes],
@@ -355,7 +384,6 @@ class Expander:
             token = body[i]
             i += 1
             text = token.text
-            paste_next = i < n and body[i].text == b"##" and body[i].kind == PUNCTUATOR
             piece: list[Token]
             if token.kind == PUNCTUATOR and text == b"##" and out:
                 pasting = True
@@ -379,11 +407,7 @@ class Expander:
                     piece = piece or [Token(NOTHING, b"", token.space, start, end, False, hidden)]
                 else:
                     piece = self._argument(arguments, which, depth, expanded)
-                if piece:
-                    piece = [
-                        part if part.kind == CHUNK else part._replace(hidden=part.hidden | hidden) for part in piece
-                    ]
-                    piece[0] = piece[0]._replace(space=token.space)
+                piece = _hide(piece, hidden, token.space)
             elif text == b"__VA_OPT__" and macro.variadic and i < n and body[i].text == b"(":
                 close = closing_at(body, i)
                 piece = []
@@ -421,7 +445,6 @@ class Expander:
 
 
 _DYNAMIC = frozenset((b"__LINE__", b"__COUNTER__"))
-_SPECIAL = _DYNAMIC | {b"__VA_OPT__", b"_Pragma"}
 
 
 def closing_at(body: list[Token], at: int) -> int:
@@ -435,6 +458,14 @@ def closing_at(body: list[Token], at: int) -> int:
                 if depth == 0:
                     return i
     return len(body)
+
+
+def _hide(piece: list[Token], hidden: frozenset[bytes], space: bool) -> list[Token]:
+    """An argument's tokens in their place in a body."""
+    out = [part._replace(hidden=part.hidden | hidden) if part.kind == NAME else part for part in piece]
+    if out:
+        out[0] = out[0]._replace(space=space)
+    return out
 
 
 def _stringize(argument: list[Token]) -> bytes:
