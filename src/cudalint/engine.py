@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
+    from cudalint.project import Project
     from cudalint.rules.draft import Draft
 
 GAP, UNUSED = "CL001", "CL002"
@@ -83,6 +84,10 @@ def check(paths: Sequence[str], options: Options) -> Result:
         targets, problems, excluded = _overlaid(overlay, configs, options.force_exclude)
     else:
         targets, problems, excluded = walk(paths, configs, force_exclude=options.force_exclude)
+    if options.compile_commands is not None:
+        from cudalint import compdb
+
+        compdb.read(options.compile_commands)  # a wrong one is an error before anything is checked
     worker = Worker(overlay, options.compile_commands)
 
     findings: dict[tuple[str, Span], Finding] = {}
@@ -124,15 +129,15 @@ def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) 
 class Worker:
     """Checks files one by one; holds the projects, so that what files share is read once."""
 
-    def __init__(self, overlay: dict[str, bytes], compile_commands: str | None) -> None:
+    def __init__(self, overlay: dict[str, bytes], compile_commands: str | None = None) -> None:
         self._overlay, self._compile_commands = overlay, compile_commands
-        self._projects: dict[Settings, Any] = {}
+        self._projects: dict[Settings, Project] = {}
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
         found = Checked([], {}, [], 0)
         try:
-            file = self._project(target.settings).file(target.path)
+            file = self.project(target.settings).file(target.path)
         except Exception as fault:
             found.problems.append(_internal(target.path, "while reading it", fault))
             return found
@@ -143,29 +148,24 @@ class Worker:
                 span = Span(target.path, 1, 1, 1, 1)
                 found.findings.append(self._gap(target, span, f"the file was not checked: {file.error}"))
             return found
-        found = found._replace(lines=file.raw.count(b"\n") + 1)
+        found = found._replace(lines=len(_LINE_END.findall(file.raw)) + (file.raw[-1:] not in (b"\n", b"\r", b"")))
         if GAP in target.settings.selection.codes:
             gaps = self._gaps(target, file)
             self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
         self._run(target, found)
         kept = [f for f in found.findings if self._wanted(target, f)]
         for path in {target.path, *(f.span.file for f in kept)}:
-            found.directives[path] = directives(self._project(target.settings).file(path).raw)
+            found.directives[path] = directives(self.project(target.settings).file(path).raw)
         return found._replace(findings=kept)
 
-    def _project(self, settings: Settings) -> Any:
+    def project(self, settings: Settings) -> Project:
+        """The project that files with these settings belong to."""
         if settings not in self._projects:
-            try:
-                from cudalint.project import Project
-            except ImportError:  # SCAFFOLD
-                from cudalint.frontend.source import SourceFile, load
+            from cudalint.project import Project
 
-                class Project:  # type: ignore[no-redef]
-                    def __init__(self, root: str) -> None: ...
-                    def file(me, path: str) -> SourceFile:
-                        return SourceFile(path, self._overlay[path]) if path in self._overlay else load(path)
-
-            self._projects[settings] = Project(settings.root)
+            self._projects[settings] = Project(
+                settings.root, settings, overlay=self._overlay, compile_commands=self._compile_commands
+            )
         return self._projects[settings]
 
     def _run(self, target: Target, found: Checked) -> None:
@@ -173,16 +173,13 @@ class Worker:
         by_subject = checks(selection.codes | selection.forms)
         if not by_subject:
             return
-        try:
-            from cudalint.facts import analyse
-        except ImportError:  # SCAFFOLD
-            return
+        from cudalint.facts import analyse
 
         units: Iterator[Any] = iter(())
 
         def start() -> None:
             nonlocal units
-            units = iter(analyse(self._project(target.settings), target.path))
+            units = iter(analyse(self.project(target.settings), target.path, target.settings.config))
 
         self._guard(target, "in the analysis", found, start)
         while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
@@ -200,21 +197,23 @@ class Worker:
         try:
             return step()
         except Exception as fault:
-            found.problems.append(_internal(target.path, where, fault))
+            what = _what(fault)
+            if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
+                found.problems.append(_internal(target.path, where, fault))
             return None
 
     def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:
         """The regions that could not be read: by the preprocessor, between functions, and in their bodies."""
-        regions = {(gap.start, gap.end): gap.why for gap in file.gaps}
+        regions = {(gap.start, gap.end): f"this region was not checked: {gap.why}" for gap in file.gaps}
         if file.tree.root_node.has_error:
             spans = list(file.declarations.gaps)
             for function in file.declarations.functions:
                 if function.has_body and getattr(function.node, "has_error", False):
                     spans.extend(function.lower().gaps)
             for start, end in spans:
-                regions.setdefault(file.origin(start, end), "not understood")
-        for (start, end), why in sorted(regions.items()):
-            yield self._gap(target, file.raw_span(start, end), f"this region was not checked: {why}")
+                regions.setdefault(file.origin(start, end), "this region was not understood and not checked")
+        for (start, end), message in sorted(regions.items()):
+            yield self._gap(target, file.raw_span(start, end), message)
 
     def _gap(self, target: Target, span: Span, message: str) -> Finding:
         page = pages()[GAP]
@@ -357,8 +356,11 @@ def _internal(path: str, where: str, fault: Exception) -> str:
         import traceback
 
         traceback.print_exception(fault)
-    what = f"{type(fault).__name__}: {fault}".partition("\n")[0][:200]
-    return f"{_shown(path)}: internal error {where}: {what} (CUDALINT_DEBUG=1 shows where; please report it)"
+    return f"{_shown(path)}: internal error {where}: {_what(fault)} (CUDALINT_DEBUG=1 shows where; please report it)"
+
+
+def _what(fault: Exception) -> str:
+    return f"{type(fault).__name__}: {fault}".partition("\n")[0][:200]
 
 
 def _each(worker: Worker, targets: list[Target], jobs: int | None, problems: list[str]) -> Iterator[Checked]:

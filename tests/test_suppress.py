@@ -1,0 +1,186 @@
+"""Suppressions, baselines and CL002, through the command. CL001 at a conflict marker is what is suppressed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import GOOD
+
+MARK = "<<<<<<< ours"
+
+
+def check(cudalint, text, *arguments) -> list[str]:
+    """``line: code`` of the findings."""
+    found = cudalint.json("--stdin-filename", "k.cu", *arguments, stdin=text)
+    return [f"{f['line']}: {f['code']}" for f in found]
+
+
+def messages(cudalint, text, *arguments) -> list[str]:
+    return [f["message"] for f in cudalint.json("--stdin-filename", "k.cu", *arguments, stdin=text) if f["code"] == "CL002"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{MARK} // cudalint: ignore[CL001]\n",
+        f"{MARK} // cudalint: ignore[parse-gap]\n",
+        f"{MARK} // cudalint:ignore[CL001]: a conflict, on purpose\n",
+        f"{MARK} // cudalint: ignore[ CL001 ] and why\n",
+        f"{MARK} // first a word, then cudalint: ignore[CL001]\n",
+        f"{MARK} /* cudalint: ignore[CL001] */\n",
+        f"// cudalint: ignore-next-line[CL001]\n{MARK}\n",
+        f"/* cudalint:\n ignore */ // cudalint: ignore-next-line[CL001]\n{MARK}\n",
+        f"/* a\n   b\n cudalint: ignore-next-line[CL001]\n */\n{MARK}\n",
+        f"// cudalint: ignore-file[CL001]\n\n{MARK}\n",
+        f"\n{MARK}\n\n// cudalint: ignore-file[CL001]\n",
+        f"// cudalint: disable[CL001]\n\n{MARK}\n// cudalint: enable[CL001]\n",
+        f"// cudalint: disable[CL001]\n\n{MARK}\n",
+        f"// cudalint: disable[CL001]\r\n\r\n{MARK}\r\n// cudalint: enable[CL001]\r\n",
+        f"// cudalint: ignore-next-line[CL001]\r{MARK}\r",
+        f"const char *s = \"// cudalint: ignore[CL002]\"; // cudalint: ignore-next-line[CL001]\n{MARK}\n",
+        f"int big = 1'000'000; // cudalint: ignore-next-line[CL001]\n{MARK}\n",
+    ],
+)
+def test_suppressed(cudalint, text):
+    assert check(cudalint, GOOD.replace("\n", " ") + "\n" + text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (f"// cudalint: ignore[CL001]\n{MARK}\n", ["1: CL002", "2: CL001"]),
+        (f"// cudalint: ignore-next-line[CL001]\n\n{MARK}\n", ["1: CL002", "3: CL001"]),
+        (f"{MARK}\n// cudalint: disable[CL001]\n", ["1: CL001", "2: CL002"]),
+        (f"// cudalint: disable[CL001]\n// cudalint: enable[CL001]\n{MARK}\n", ["1: CL002", "3: CL001"]),
+        (f"{MARK} // cudalint: ignore[CL002]\n", ["1: CL001"]),
+        (f"{MARK} // cudalint: ignore\n", ["1: CL001", "1: CL002"]),
+        (f"const char *s = \"// cudalint: ignore-next-line[CL001]\";\n{MARK}\n", ["2: CL001"]),
+        (f"const char *s = R\"(\n// cudalint: ignore-next-line[CL001])\";\n{MARK}\n", ["3: CL001"]),
+    ],
+)
+def test_not_suppressed(cudalint, text, want):
+    assert check(cudalint, text) == want
+
+
+def test_several_on_one_line_and_above_one_line(cudalint):
+    text = f"// cudalint: ignore-next-line[CL002]\n// cudalint: ignore-next-line[CL001]\n{MARK} // cudalint: ignore[CL777]\n"
+    assert check(cudalint, text) == []
+    assert check(cudalint, f"{MARK} // cudalint: ignore[CL001, CL002]\n") == []
+
+
+@pytest.mark.parametrize(
+    ("comment", "says"),
+    [
+        ("// cudalint: ignore[CL001]", "'ignore[CL001]' suppresses nothing: no parse-gap here"),
+        ("// cudalint: ignore-file[parse-gap]", "'ignore-file[CL001]' suppresses nothing: no parse-gap here"),
+        ("// cudalint: disable[CL001]", "'disable[CL001]' suppresses nothing: no parse-gap here"),
+        ("// cudalint: enable[CL001]", "'enable[CL001]' has no 'disable[CL001]' before it"),
+        ("// cudalint: ignore[CL021]", "unknown rule 'CL021' in 'cudalint: ignore'; did you mean 'CL0"),
+        ("// cudalint: ignore[parse-gaps]", "unknown rule 'parse-gaps' in 'cudalint: ignore'; did you mean 'parse-gap'?"),
+        ("// cudalint: ignore", "'cudalint: ignore' needs the rules in brackets, like ignore[CL301]"),
+        ("// cudalint: ignore[]", "'cudalint: ignore[]' names no rule"),
+        ("// cudalint: ignore[CL001", "'cudalint: ignore[' has no closing bracket"),
+        ("// cudalint: ingore[CL001]", "unknown word 'ingore' after 'cudalint:'; did you mean 'ignore'?"),
+    ],
+)
+def test_cl002_says_what_is_wrong(cudalint, comment, says):
+    (message,) = messages(cudalint, GOOD + comment + "\n")
+    assert message.startswith(says)
+
+
+def test_cl002_stands_at_the_name(cudalint):
+    (found,) = cudalint.json("--stdin-filename", "k.cu", stdin="/* é */ // cudalint: ignore[ CL001]\n")
+    assert (found["code"], found["line"], found["column"], found["end_column"]) == ("CL002", 1, 29, 34)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["// cudalint: requires(n > 0)", "// cudalint: assume(n <= 10)", "// cudalint: confirm(sim)", "// cudalint is a tool"],
+)
+def test_words_of_other_features_are_left_alone(cudalint, comment):
+    assert check(cudalint, GOOD + comment + "\n") == []
+
+
+def test_rules_that_did_not_run_are_not_called_unused(cudalint, write):
+    text = GOOD + "// cudalint: ignore[CL001]\n"
+    assert check(cudalint, text, "--ignore", "CL001") == []
+    assert check(cudalint, text, "--select", "CL001") == []
+    assert check(cudalint, text, "--select", "CL001,CL002") == ["5: CL002"]
+    write("cudalint.toml", 'per-file-ignores = { "k.cu" = ["CL001"] }\n')
+    assert check(cudalint, text) == []
+
+
+def test_held_back_findings_are_counted(cudalint, write):
+    write("k.cu", f"{MARK} // cudalint: ignore[CL001]\n")
+    assert cudalint("check", "--statistics").stdout.endswith(" s\n")
+    assert "0 findings, 1 more suppressed or in the baseline in 1 file, 1 line, " in cudalint("check", "--statistics").stdout
+
+
+# Fingerprints and baselines
+
+
+def prints(cudalint, text) -> list[str]:
+    return [f["fingerprint"] for f in cudalint.json("--stdin-filename", "k.cu", stdin=text)]
+
+
+def test_fingerprints_survive_edits_elsewhere(cudalint):
+    (one,) = prints(cudalint, f"int a;\n{MARK}\n")
+    assert len(one) >= 16
+    assert set(one) <= set("0123456789abcdef")
+    assert prints(cudalint, f"int a;\nint b;\n\n  {MARK}   // said why\n") == [one]
+    assert prints(cudalint, f"int a;\n{MARK} and theirs\n") != [one]
+
+
+def test_fingerprints_differ_in_one_file(cudalint):
+    conflict = f"{MARK}\n=======\n>>>>>>> theirs\n"
+    both = prints(cudalint, f"{conflict}int a;\n{conflict}int b;\n")
+    assert len(set(both)) == 2
+    # a suppression or another selection does not renumber
+    text = f"// cudalint: ignore-next-line[CL001]\n{conflict}int a;\n{conflict}int b;\n"
+    assert prints(cudalint, text) == both[1:]
+
+
+def test_fingerprints_do_not_depend_on_where_it_runs(cudalint, write):
+    write("sub/k.cu", f"{MARK}\n")
+    here = cudalint.json()[0]
+    there = cudalint.json("k.cu", cwd=cudalint.folder / "sub")[0]
+    assert here["file"] == "sub/k.cu"
+    assert there["file"] == "k.cu"
+    assert here["fingerprint"] == there["fingerprint"]
+
+
+def test_baseline(cudalint, write):
+    write("k.cu", f"{MARK}\n// cudalint: ignore[CL777]\n")
+    done = cudalint("check", "--write-baseline", "base.json")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "2 findings written to base.json\n"
+    clean = cudalint("check", "--baseline", "base.json")
+    assert (clean.returncode, clean.stdout) == (0, "No findings in 1 file.\n")
+    write("k.cu", f"int moved;\n{MARK}\n// cudalint: ignore[CL777]\n// cudalint: ignore[CL778]\n")
+    assert cudalint.concise("--baseline", "base.json") == ["k.cu:4: CL002"]
+
+
+def test_baseline_does_not_change_with_lines(cudalint, write):
+    write("k.cu", f"{MARK}\n")
+    cudalint("check", "--write-baseline", "base.json")
+    before = (cudalint.folder / "base.json").read_text()
+    assert [set(e) for e in json.loads(before)["findings"]] == [{"fingerprint", "code", "file", "function"}]
+    write("k.cu", f"\n\nint a;\n{MARK}\n")
+    cudalint("check", "--baseline", "base.json", "--write-baseline", "base.json")
+    assert (cudalint.folder / "base.json").read_text() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 1, "findings": [3]}', b"\xff\xfe"])
+def test_a_file_that_is_no_baseline(cudalint, write, text):
+    write("k.cu")
+    write("base.json", text)
+    done = cudalint("check", "--baseline", "base.json")
+    assert done.returncode == 2
+    assert done.stderr == "cudalint: base.json: not a baseline that cudalint wrote\n"
+
+
+def test_a_baseline_of_another_version(cudalint, write):
+    write("k.cu")
+    write("base.json", '{"version": 9, "findings": []}')
+    assert "version 9" in cudalint("check", "--baseline", "base.json").stderr
