@@ -1,0 +1,687 @@
+"""Calls and launches: what is called, with which template arguments, and what it gives."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from cudalint.frontend.builtins import CONSTANTS, FLOAT_LIMITS, RETURNS, method_type
+from cudalint.frontend.declare import (
+    FunctionDecl, Syntax, parameter_list, parameter_nodes, qualified_text, split, syntax_of,
+)  # fmt: skip
+from cudalint.frontend.expressions import Expressions
+from cudalint.frontend.fold import fold
+from cudalint.frontend.typing import AUTO, FUNCTION, arguments_of, class_of, decay
+from cudalint.ir.nodes import AddrOf, Call, Cast, Const, Construct, Expr, Index, Launch, Name, Ref, Var
+from cudalint.ir.types import (
+    BOOL, F64, I32, U64, VOID, Array, Float, Int, Param, Ptr, Struct, Type, Unknown, promote,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from cudalint.ir.nodes import LaunchForm
+
+_NAMED_CASTS = {"static_cast": "static", "reinterpret_cast": "reinterpret", "const_cast": "const", "dynamic_cast": "dynamic"}
+_LAUNCH_CALLS: dict[str, LaunchForm] = {
+    "cudaLaunchKernel": "cudaLaunchKernel", "cudaLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
+    "cudaLaunchKernelEx": "cudaLaunchKernelEx", "cudaLaunchKernelExC": "cudaLaunchKernelEx",
+    "hipLaunchKernelGGL": "hipLaunchKernelGGL", "hipLaunchKernel": "cudaLaunchKernel",
+    "hipLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
+}  # fmt: skip
+_ERROR_CODE = re.compile(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
+_GROUPS = {
+    "tiled_partition": "cooperative_groups::thread_block_tile", "labeled_partition": "cooperative_groups::coalesced_group",
+    "binary_partition": "cooperative_groups::coalesced_group",
+}  # fmt: skip
+
+
+class Signature:
+    """The types of a function's parameters and result, under template bindings."""
+
+    __slots__ = ("params", "refs", "required", "returns", "variadic")
+
+    def __init__(self, params: list[Type], refs: list[bool], required: int, variadic: bool, returns: Type) -> None:
+        self.params, self.refs, self.required, self.variadic, self.returns = params, refs, required, variadic, returns
+
+
+def signature(decl: FunctionDecl, bindings: dict[str, Type | int] | None = None) -> Signature:
+    """The signature of ``decl``; parameters of the template that ``bindings`` lacks stay open."""
+    syntax = syntax_of(decl)
+    key = tuple(sorted((bindings or {}).items(), key=lambda item: item[0]))
+    found = syntax.signatures.get(key)
+    if found is None:
+        from cudalint.frontend.lower import Lowerer
+
+        lowerer = Lowerer(decl.file.declarations, syntax.scope)
+        lowerer.bind_templates(syntax.templates, bindings)
+        found = syntax.signatures[key] = _signature(lowerer, syntax)
+    assert isinstance(found, Signature)
+    return found
+
+
+def _signature(lowerer: Expressions, syntax: Syntax) -> Signature:
+    params: list[Type] = []
+    refs: list[bool] = []
+    required = 0
+    list_ = parameter_list(syntax.inner)
+    variadic = list_ is not None and "..." in (c.type for c in list_.children)
+    for node in parameter_nodes(lowerer.s, list_):
+        type_, _, declarators = lowerer.specified(node.children)
+        ref = False
+        if declarators:
+            _, type_, ref = lowerer.declare(type_, declarators[0])
+        params.append(type_ if ref else decay(type_))
+        refs.append(ref)
+        if node.type == "parameter_declaration":
+            required = len(params)
+        elif node.type == "variadic_parameter_declaration":
+            variadic = True
+            params.pop()
+            refs.pop()
+    return Signature(params, refs, required, variadic, returned(lowerer, syntax))
+
+
+def returned(lowerer: Expressions, syntax: Syntax) -> Type:
+    """The declared return type; ``AUTO`` where it is to be deduced."""
+    inner, outer = syntax.inner, syntax.declarator
+    if inner.type == "function_declarator":
+        for child in inner.children:
+            if child.type == "trailing_return_type":
+                return lowerer.type_of(child.named_children[-1])
+    type_node, _ = split(syntax.node.children)
+    if type_node is None or type_node.id == inner.id:
+        return VOID
+    type_ = lowerer.type_of(type_node)
+    while outer is not None and outer.id != inner.id:
+        if outer.type == "pointer_declarator":
+            type_ = Ptr(type_)
+        outer = next((c for c in outer.children if c.type.endswith("declarator")), None)
+    return type_
+
+
+def deduce(param: Type, arg: Type, into: dict[str, Type | int]) -> None:
+    """Bind the open template parameters in ``param`` so that it matches ``arg``."""
+    if isinstance(param, Param):
+        if not isinstance(arg, (Unknown, Param)):
+            into.setdefault(param.name, decay(arg))
+    elif isinstance(param, (Ptr, Array)) and isinstance(arg, (Ptr, Array)):
+        deduce(param.element, arg.element, into)
+        if isinstance(param, Array) and isinstance(arg, Array) and isinstance(arg.extent, int) and isinstance(param.extent, Ref):
+            into.setdefault(param.extent.var.name, arg.extent)
+    elif isinstance(param, Struct) and isinstance(arg, Struct) and param is not arg:
+        wanted, given = arguments_of.get(param), arguments_of.get(arg)
+        if wanted and given and param.name.partition("<")[0] == arg.name.partition("<")[0]:
+            for a, b in zip(wanted, given, strict=False):
+                if isinstance(a, Type) and isinstance(b, Type):
+                    deduce(a, b, into)
+
+
+def bindings_of(decl: FunctionDecl, targs: list[Type | Expr], args: list[Expr]) -> dict[str, Type | int]:
+    """Template bindings of a call or launch of ``decl``: explicit arguments, then deduced ones, then defaults."""
+    if not decl.template:
+        return {}
+    result: dict[str, Type | int] = {}
+    for (name, _), targ in zip(decl.template, targs, strict=False):
+        value = targ if isinstance(targ, Type) else fold(targ)
+        if value is not None and not isinstance(value, (Param, Unknown)):
+            result[name] = value
+    if len(result) < len(decl.template):
+        for param, arg in zip(signature(decl, result or None).params, args, strict=False):
+            deduce(param, arg.type, result)
+    if len(result) < len(decl.template):
+        _bind_defaults(decl, result)
+    return result
+
+
+def _bind_defaults(decl: FunctionDecl, into: dict[str, Type | int]) -> None:
+    from cudalint.frontend.lower import Lowerer
+
+    syntax = syntax_of(decl)
+    nodes = [c for c in syntax.templates[-1].named_children if c.type.endswith("parameter_declaration")]
+    lowerer = Lowerer(decl.file.declarations, syntax.scope)
+    lowerer.bind_templates(syntax.templates, into)
+    for (name, kind), node in zip(decl.template, nodes, strict=False):
+        if name and name not in into:
+            default = lowerer.default_argument(node, kind)
+            if default is not None and not isinstance(default, (Param, Unknown)):
+                into[name] = default
+
+
+def _cost(param: Type, arg: Type) -> float | None:
+    """How far an argument is from a parameter; None when it cannot be passed."""
+    if param is arg:
+        return 0
+    if isinstance(param, (Unknown, Param)) or isinstance(arg, (Unknown, Param)):
+        return 1.5
+    if isinstance(param, Ptr):
+        if not isinstance(arg, (Ptr, Array)):
+            return 3 if isinstance(arg, Int) else None
+        if param.element is VOID or arg.element is VOID:
+            return 2
+        return _cost(param.element, arg.element) if param.element is not arg.element else 0
+    if isinstance(param, (Int, Float)):
+        if isinstance(arg, (Ptr, Array)):
+            return 5 if param is BOOL else None
+        if isinstance(arg, (Int, Float)):
+            return 1 if promote(arg) is param or (param is F64 and isinstance(arg, Float)) else 2
+        return 4
+    if isinstance(param, Struct):
+        if isinstance(arg, Struct):
+            return 1.5 if param.name.partition("<")[0] == arg.name.partition("<")[0] else 6
+        return 4
+    return 3
+
+
+class Calls(Expressions):
+    """Adds calls and launches to :class:`Expressions`."""
+
+    def choose(self, candidates: list[FunctionDecl], args: list[Expr], targs: list[Type | Expr]) -> FunctionDecl | None:
+        """The overload that a call means, or None when none fits."""
+        best: FunctionDecl | None = None
+        least: float | None = None
+        for decl in candidates:
+            if targs and not decl.template:
+                continue
+            sig = signature(decl)
+            if len(args) < sig.required or (len(args) > len(sig.params) and not sig.variadic):
+                continue
+            total = 0.1 if decl.template else 0.0
+            for param, arg in zip(sig.params, args, strict=False):
+                cost = _cost(param, arg.type)
+                if cost is None:
+                    break
+                # A pointer to something else is no match; a null constant is one to any.
+                total += cost
+            else:
+                if least is None or total < least:
+                    best, least = decl, total
+        if best is None and len(candidates) == 1 and not _takes(signature(candidates[0]), len(args)):
+            return None
+        return best
+
+    def operator_call(self, a: int, b: int, op: str, args: list[Expr]) -> Expr | None:
+        name = f"operator{op}"
+        first = args[0].type
+        if isinstance(first, Struct):
+            methods = self.methods(first, name)
+            target = self.choose(methods, args[1:], [])
+            if target is not None:
+                return Call(a, b, self.returns(target, args[1:], [], first), name, args[1:], receiver=args[0], target=target)
+        candidates = self.scope.functions(name, self.prefix)
+        if not candidates:
+            return None
+        target = self.choose(candidates, args, [])
+        if target is None:
+            return None
+        return Call(a, b, self.returns(target, args, []), name, args, target=target)
+
+    def methods(self, class_: Struct, name: str) -> list[FunctionDecl]:
+        """The methods ``name`` of a class or, where it has none, of its bases; definitions first."""
+        decl = class_of.get(class_)
+        seen = 0
+        while decl is not None and seen < 8:
+            seen += 1
+            qualname = f"{decl.qualname}::{name}"
+            found = [
+                f for d in (decl.declarations, *self.scope.closure) for f in d.functions_by_name.get(name, ())
+                if f.qualname == qualname
+            ]  # fmt: skip
+            if found:
+                return sorted(dict.fromkeys(found), key=lambda f: not f.has_body)
+            base = next((c for c in decl.node.children if c.type == "base_class_clause"), None)
+            names = [c for c in base.named_children if c.type in ("type_identifier", "qualified_identifier", "template_type")] if base else []
+            source = decl.declarations.source
+            if not names:
+                break
+            text = re.sub(r"<.*|\s+", "", source[names[0].start_byte : names[0].end_byte])
+            decl = decl.declarations.scope.type(text, decl.scope)
+        return []
+
+    def method_returns(self, class_: Struct, name: str) -> Type | None:
+        found = self.methods(class_, name)
+        return self.returns(found[0], [], [], class_) if found else None
+
+    def returns(
+        self, decl: FunctionDecl, args: list[Expr], targs: list[Type | Expr], class_: Struct | None = None
+    ) -> Type:  # fmt: skip
+        """The type of a call of ``decl``."""
+        bindings = bindings_of(decl, targs, args)
+        if class_ is not None and arguments_of.get(class_):
+            owner = class_of.get(class_)
+            if owner is not None and owner.templates:
+                from cudalint.frontend.declare import template_names
+
+                for (name, _), value in zip(template_names(owner.declarations.source, owner.templates[-1]), arguments_of[class_], strict=False):
+                    if name and value is not None and not isinstance(value, (Param, Unknown)):
+                        bindings.setdefault(name, value)
+        result = signature(decl, bindings or None).returns
+        if result is AUTO:
+            return self.deduced(decl, bindings)
+        return result
+
+    def deduced(self, decl: FunctionDecl, bindings: dict[str, Type | int]) -> Type:
+        """The type that a function declared ``auto`` returns."""
+        syntax = syntax_of(decl)
+        if ("auto",) in syntax.signatures or not decl.has_body:
+            return AUTO
+        syntax.signatures["auto",] = None
+        try:
+            return decl.lower(bindings).returns
+        finally:
+            del syntax.signatures["auto",]
+
+    def arguments(self, node: Node) -> list[Expr]:
+        return [self.expr(child) for child in node.named_children]
+
+    def call_expression(self, n: Node) -> Expr:
+        children = n.children
+        function, arguments = children[0], children[-1]
+        if len(children) == 3 and children[1].type == "kernel_call_syntax":
+            return self.kernel_call(n, function, children[1], arguments)
+        if len(children) != 2 or arguments.type not in ("argument_list", "initializer_list"):
+            return self.opaque(n, "an unusual call")
+        kind = function.type
+        if kind == "identifier":
+            name = self.text(function)
+            if name in _LAUNCH_CALLS:
+                launch = self.launch_call(n, name, arguments)
+                if launch is not None:
+                    return launch
+            return self.named_call(n, function, name, [], arguments)
+        if kind == "field_expression":
+            return self.method_call(n, function, arguments)
+        if kind == "template_function":
+            name_node = function.children[0]
+            name = self.text(name_node)
+            list_ = function.children[-1]
+            if name in _NAMED_CASTS:
+                return self.named_cast(n, name, list_, arguments)
+            if self.is_comparison(n):
+                return self.rebuilt(n)
+            return self.named_call(n, function, name, [self.argument(c) for c in list_.named_children], arguments)
+        if kind == "qualified_identifier":
+            return self.qualified_call(n, function, arguments)
+        if kind == "primitive_type" or kind == "sized_type_specifier" or kind == "decltype":
+            return self.construct(n, self.type_of(function), arguments)
+        if kind == "parenthesized_expression":
+            inner = function.children[1]
+            if inner.type == "identifier" and self.is_type(inner):
+                return Cast(n.start_byte, n.end_byte, self.named(self.text(inner)), self.arguments_as_value(arguments), "c")
+            if inner.type == "qualified_identifier":
+                type_ = self.qualified(inner)
+                if not isinstance(type_, Unknown):
+                    return Cast(n.start_byte, n.end_byte, type_, self.arguments_as_value(arguments), "c")
+            if inner.type in ("template_function", "identifier"):
+                function = inner
+                if inner.type == "identifier":
+                    return self.named_call(n, inner, self.text(inner), [], arguments)
+        callee = self.expr(function)
+        return self.value_call(n, callee, self.arguments(arguments))
+
+    def value_call(self, n: Node, callee: Expr, args: list[Expr]) -> Expr:
+        """A call through a value: a lambda, a functor, a function pointer."""
+        a, b = n.start_byte, n.end_byte
+        type_ = callee.type
+        if isinstance(type_, Struct):
+            function = self.lambdas.get(type_)
+            if function is not None:
+                return Call(a, b, function.returns, "", args, callee=callee)
+            methods = self.methods(type_, "operator()")
+            if methods:
+                target = self.choose(methods, args, [])
+                returns = self.returns(target, args, [], type_) if target is not None else Unknown("an overloaded operator()")
+                return Call(a, b, returns, "operator()", args, receiver=callee, target=target)
+        return Call(a, b, Unknown("a call through a pointer"), "", args, callee=callee)
+
+    def named_call(self, n: Node, function: Node, name: str, targs: list[Type | Expr], arguments: Node) -> Expr:
+        a, b = n.start_byte, n.end_byte
+        local = self.names.get(name)
+        if local is not None:
+            if isinstance(local, Type):
+                return self.construct(n, local, arguments)
+            if isinstance(local, Var):
+                return self.value_call(n, Ref(function.start_byte, function.end_byte, local), self.arguments(arguments))
+        if self.this is not None:
+            methods = self.methods(self.this, name)
+            if methods:
+                args = self.arguments(arguments)
+                target = self.choose(methods, args, targs)
+                if target is not None:
+                    return Call(a, b, self.returns(target, args, targs, self.this), name, args, targs=targs, target=target)
+            member = self.member(name)
+            if member is not None:
+                return self.value_call(n, Ref(function.start_byte, function.end_byte, member), self.arguments(arguments))
+        candidates = self.scope.functions(name, self.prefix)
+        if not candidates:
+            type_ = self.find_type(name) if function.type == "identifier" else None
+            if type_ is None and function.type == "template_function":
+                found = self.template(name, function.children[-1])
+                type_ = None if isinstance(found, Unknown) else found
+            if type_ is not None:
+                return self.construct(n, type_, arguments)
+            decl = self.scope.value(name, self.prefix)
+            if decl is not None:
+                value = self.name_at(function.start_byte, function.end_byte, name)
+                return self.value_call(n, value, self.arguments(arguments))
+        return self.resolved(a, b, name, self.arguments(arguments), targs, candidates)
+
+    def resolved(
+        self, a: int, b: int, name: str, args: list[Expr], targs: list[Type | Expr], candidates: list[FunctionDecl]
+    ) -> Expr:  # fmt: skip
+        """A call of one of ``candidates`` or of what CUDA and the standard library declare."""
+        target = self.choose(candidates, args, targs) if candidates else None
+        if target is not None:
+            builtin = name in RETURNS
+            if not builtin or self.exact(target, args):
+                return Call(a, b, self.returns(target, args, targs), name, args, targs=targs, target=target)
+        type_ = self.library(name, args, targs)
+        if type_ is None:
+            type_ = Unknown(f"'{name}' is not declared in the project" if not candidates else f"no overload of '{name}' fits")
+        return Call(a, b, type_, name, args, targs=targs)
+
+    def exact(self, decl: FunctionDecl, args: list[Expr]) -> bool:
+        """Whether a project's overload of a built-in is nearer to the arguments than the built-in's own."""
+        return all(
+            isinstance(param, Param) or decay(arg.type) is param or isinstance(arg.type, (Unknown, Param))
+            for param, arg in zip(signature(decl).params[:1], args, strict=False)
+        )
+
+    def library(self, name: str, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
+        """The type of a call of a function that CUDA or the standard library declares."""
+        full = self.scope.expand(name)
+        last = full.rpartition("::")[2]
+        if last in _GROUPS:
+            group = _GROUPS[last]
+            size = fold(targs[0]) if targs and isinstance(targs[0], Expr) else None
+            if last == "tiled_partition" and size is None and not targs:
+                return Struct("cooperative_groups::thread_group")
+            result = Struct(f"{group}<{size}>" if size is not None else group)
+            if size is not None:
+                arguments_of[result] = (size,)
+            return result
+        rule = RETURNS.get(full) if full.startswith("std::") else None
+        if rule is None:
+            rule = RETURNS.get(last)
+        if rule is not None:
+            if isinstance(rule, Type):
+                return rule
+            return rule(args, targs) if args or targs else Unknown(f"'{name}' without arguments")
+        if _ERROR_CODE.fullmatch(last):
+            return I32
+        return None
+
+    def qualified_call(self, n: Node, function: Node, arguments: Node) -> Expr:
+        a, b = n.start_byte, n.end_byte
+        last = function
+        templated = False
+        while last.type == "qualified_identifier":
+            templated = templated or last.children[0].type == "template_type"
+            last = last.children[-1]
+        targs: list[Type | Expr] = []
+        if last.type == "dependent_name":
+            last = last.children[-1]
+        if last.type in ("template_function", "template_type", "template_method"):
+            targs = [self.argument(c) for c in last.children[-1].named_children]
+        name = qualified_text(self.s, function)
+        short = name.rpartition("::")[2]
+        if short in _NAMED_CASTS and name.startswith("std::"):
+            return self.named_cast(n, short, last.children[-1], arguments)
+        if "numeric_limits" in name:
+            limit = self.limit(n, function, short)
+            if limit is not None:
+                return limit
+        if templated:
+            outer = self.qualified_outer(function)
+        else:
+            head = name.rpartition("::")[0]
+            outer = self.find_type(head) or VOID if head else VOID
+        if isinstance(outer, Struct) and class_of.get(outer) is not None:
+            args = self.arguments(arguments)
+            methods = self.methods(outer, short)
+            target = self.choose(methods, args, targs)
+            if target is not None:
+                return Call(a, b, self.returns(target, args, targs, outer), name, args, targs=targs, target=target)
+        candidates = self.scope.functions(name, self.prefix)
+        if not candidates:
+            type_ = self.qualified(function)
+            if not isinstance(type_, Unknown):
+                return self.construct(n, type_, arguments)
+        return self.resolved(a, b, name, self.arguments(arguments), targs, candidates)
+
+    def limit(self, n: Node, function: Node, which: str) -> Expr | None:
+        """``std::numeric_limits<T>::max()``."""
+        outer = self.qualified_outer(function)
+        given = arguments_of.get(outer) if isinstance(outer, Struct) else None
+        type_ = given[0] if given else None
+        if not isinstance(type_, Type):
+            return None
+        a, b = n.start_byte, n.end_byte
+        text = self.s[a:b]
+        if isinstance(type_, Int) and which in ("max", "min", "lowest"):
+            return Const(a, b, type_, type_.hi if which == "max" else type_.lo, text)
+        if isinstance(type_, Float):
+            top, tiny, epsilon = FLOAT_LIMITS[type_.bits]
+            value = {"max": top, "min": tiny, "lowest": -top, "epsilon": epsilon, "infinity": float("inf"), "quiet_NaN": float("nan")}.get(which)  # noqa: E501
+            if value is not None:
+                return Const(a, b, type_, value, text)
+        return Call(a, b, type_, "std::numeric_limits::" + which, [], targs=[type_])
+
+    def method_call(self, n: Node, function: Node, arguments: Node) -> Expr:
+        children = function.children
+        a, b = n.start_byte, n.end_byte
+        if len(children) != 3:
+            return self.opaque(n, "an unusual method call")
+        object_, op, field = children
+        targs: list[Type | Expr] = []
+        if field.type == "dependent_name":
+            field = field.children[-1]
+        if field.type in ("template_method", "template_function"):
+            targs = [self.argument(c) for c in field.children[-1].named_children]
+            field = field.children[0]
+        name = self.text(field)
+        if object_.type == "this" and self.this is not None:
+            methods = self.methods(self.this, name)
+            args = self.arguments(arguments)
+            target = self.choose(methods, args, targs)
+            if target is not None:
+                return Call(a, b, self.returns(target, args, targs, self.this), name, args, targs=targs, target=target)
+            member = self.member(name)
+            if member is not None:
+                return self.value_call(n, Ref(object_.start_byte, field.end_byte, member), args)
+        receiver = self.expr(object_)
+        if op.type == "->":
+            receiver = self.arrow(receiver)
+        args = self.arguments(arguments)
+        class_ = receiver.type
+        if not isinstance(class_, Struct):
+            why = class_ if isinstance(class_, Unknown) else Unknown(f"method '{name}' of '{class_}'")
+            return Call(a, b, why, name, args, receiver=receiver, targs=targs)
+        methods = self.methods(class_, name)
+        if methods:
+            target = self.choose(methods, args, targs)
+            if target is not None:
+                return Call(a, b, self.returns(target, args, targs, class_), name, args, receiver=receiver, targs=targs, target=target)
+        if class_.fields and name in class_.fields:
+            return self.value_call(n, self.field(function.start_byte, function.end_byte, receiver, name), args)
+        first = (arguments_of.get(class_) or (None,))[0]
+        type_ = method_type(class_.name, name, first, args, targs)
+        if type_ is None:
+            type_ = Unknown(f"method '{name}' of '{class_}'")
+        return Call(a, b, type_, name, args, receiver=receiver, targs=targs)
+
+    def named_cast(self, n: Node, name: str, targs: Node, arguments: Node) -> Expr:
+        values = self.arguments(arguments)
+        named = targs.named_children
+        if len(values) != 1 or len(named) != 1:
+            return self.opaque(n, "an unusual cast")
+        return Cast(n.start_byte, n.end_byte, self.type_of(named[0]), values[0], _NAMED_CASTS[name])
+
+    def construct(self, n: Node, type_: Type, arguments: Node) -> Expr:
+        """``T(x)`` and ``T{x}``."""
+        a, b = n.start_byte, n.end_byte
+        if arguments.type == "initializer_list":
+            args = [self.initialiser(c, Unknown("a braced list")) for c in arguments.named_children]
+        else:
+            args = self.arguments(arguments)
+        if isinstance(type_, Struct) or len(args) > 1:
+            return Construct(a, b, type_, args)
+        if not args:
+            return Const(a, b, type_, 0, self.s[a:b]) if isinstance(type_, (Int, Float, Ptr)) else Construct(a, b, type_, [])
+        return Cast(a, b, type_, args[0], "functional")
+
+    # Launches.
+
+    def kernel_name(self, node: Node) -> tuple[str, Expr | None, list[Type | Expr], Struct | None]:
+        """The kernel that an expression names: name, callee when it is a value, template arguments, class."""
+        while True:
+            kind = node.type
+            if kind == "parenthesized_expression" and node.child_count == 3:
+                node = node.children[1]
+            elif kind == "cast_expression":
+                node = node.children[-1]
+            elif kind == "pointer_expression" and node.children[0].type == "&":
+                node = node.children[-1]
+            elif kind == "call_expression":
+                function, arguments = node.children[0], node.children[-1]
+                named = arguments.named_children
+                text = self.text(function.children[0] if function.type == "template_function" else function)
+                if text in ("reinterpret_cast", "static_cast") and len(named) == 1 or text in ("HIP_KERNEL_NAME", "HIP_SYMBOL", "KERNEL_NAME") and len(named) == 1:  # noqa: E501
+                    node = named[0]
+                else:
+                    return "", self.expr(node), [], None
+            else:
+                break
+        if kind == "identifier":
+            name = self.text(node)
+            found = self.names.get(name)
+            if isinstance(found, Var):
+                return "", Ref(node.start_byte, node.end_byte, found), [], None
+            return name, None, [], None
+        if kind == "template_function":
+            return self.text(node.children[0]), None, [self.argument(c) for c in node.children[-1].named_children], None
+        if kind == "qualified_identifier":
+            last, templated = node, False
+            while last.type == "qualified_identifier":
+                templated = templated or last.children[0].type == "template_type"
+                last = last.children[-1]
+            if last.type == "dependent_name":
+                last = last.children[-1]
+            targs = [self.argument(c) for c in last.children[-1].named_children] if last.type in ("template_function", "template_type") else []
+            outer = self.qualified_outer(node) if templated else None
+            return qualified_text(self.s, node), None, targs, outer if isinstance(outer, Struct) else None
+        return "", self.expr(node), [], None
+
+    def kernel(self, name: str, args: list[Expr] | None, targs: list[Type | Expr], class_: Struct | None) -> FunctionDecl | None:
+        if not name:
+            return None
+        candidates = self.scope.functions(name, self.prefix)
+        if self.this is not None and not candidates:
+            candidates = self.methods(self.this, name)
+        if class_ is not None:
+            candidates = self.methods(class_, name.rpartition("::")[2]) or candidates
+        candidates = [f for f in candidates if f.kind == "kernel"]
+        if not candidates:
+            return None
+        if args is None:
+            fitting = [f for f in candidates if bool(f.template) == bool(targs)] or candidates
+            return fitting[0]
+        chosen = self.choose(candidates, args, targs)
+        if chosen is None and len({f.qualname for f in candidates}) == 1:
+            # A null stands for any pointer, a class for what it converts to: with one kernel there is no doubt.
+            fitting = [f for f in candidates if _takes(signature(f), len(args))]
+            chosen = fitting[0] if fitting and len({tuple(f.params) for f in fitting}) == 1 else None
+        return chosen
+
+    def kernel_call(self, n: Node, function: Node, config: Node, arguments: Node) -> Expr:
+        name, callee, targs, class_ = self.kernel_name(function)
+        parts: list[Expr | None] = [self.initialiser_dim(c) for c in config.named_children]
+        args = self.arguments(arguments)
+        parts += [None] * (4 - len(parts))
+        target = self.kernel(name, args, targs, class_)
+        return Launch(
+            n.start_byte, n.end_byte, VOID, name, "<<<>>>", parts[0], parts[1], parts[2], parts[3], args,
+            callee=callee, targs=targs, target=target, config_start=config.start_byte, config_end=config.end_byte,
+        )  # fmt: skip
+
+    def initialiser_dim(self, node: Node) -> Expr:
+        """A launch dimension; braces make a dim3."""
+        if node.type == "initializer_list":
+            from cudalint.ir.types import DIM3
+
+            return self.braced(node, DIM3)
+        return self.expr(node)
+
+    def launch_call(self, n: Node, name: str, arguments: Node) -> Expr | None:
+        """A launch by a function of the runtime; None when it has too few arguments to be one."""
+        nodes = arguments.named_children
+        form = _LAUNCH_CALLS[name]
+        a, b = n.start_byte, n.end_byte
+        if name.startswith("cudaLaunchKernelEx"):
+            if len(nodes) < 2:
+                return None
+            kernel, callee, targs, class_ = self.kernel_name(nodes[1])
+            args: list[Expr] | None
+            if name.endswith("C"):
+                args = self.traced_array(nodes[2]) if len(nodes) > 2 else None
+            else:
+                args = [self.expr(c) for c in nodes[2:]]
+            grid, block, shared, stream = self.traced_config(nodes[0])
+            target = self.kernel(kernel, args, targs, class_)
+            return Launch(a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+        if form == "hipLaunchKernelGGL":
+            if len(nodes) < 5:
+                return None
+            kernel, callee, targs, class_ = self.kernel_name(nodes[0])
+            grid, block = self.initialiser_dim(nodes[1]), self.initialiser_dim(nodes[2])
+            shared, stream = self.expr(nodes[3]), self.expr(nodes[4])
+            args = [self.expr(c) for c in nodes[5:]]
+            target = self.kernel(kernel, args, targs, class_)
+            return Launch(a, b, VOID, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+        if len(nodes) < 4:
+            return None
+        kernel, callee, targs, class_ = self.kernel_name(nodes[0])
+        grid, block = self.initialiser_dim(nodes[1]), self.initialiser_dim(nodes[2])
+        args = self.traced_array(nodes[3])
+        shared = self.expr(nodes[4]) if len(nodes) > 4 else None
+        stream = self.expr(nodes[5]) if len(nodes) > 5 else None
+        target = self.kernel(kernel, args, targs, class_)
+        return Launch(a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+
+    def traced_array(self, node: Node) -> list[Expr] | None:
+        """The kernel's arguments behind ``args`` in ``void* args[] = {&a, &b}``."""
+        value = self.expr(node)
+        while isinstance(value, Cast):
+            value = value.operand
+        if isinstance(value, AddrOf) and isinstance(value.operand, Index) and isinstance(value.operand.base, Ref):
+            value = value.operand.base
+        init = value.var.init if isinstance(value, Ref) and value.var.kind == "local" else value
+        if not isinstance(init, Construct):
+            return None
+        result = []
+        for arg in init.args:
+            while isinstance(arg, Cast):
+                arg = arg.operand
+            if not isinstance(arg, AddrOf):
+                return None
+            result.append(arg.operand)
+        return result
+
+    def traced_config(self, node: Node) -> tuple[Expr | None, Expr | None, Expr | None, Expr | None]:
+        """grid, block, shared bytes and stream assigned to a ``cudaLaunchConfig_t`` before this launch."""
+        value = self.expr(node)
+        if isinstance(value, AddrOf):
+            value = value.operand
+        if not isinstance(value, Ref):
+            return None, None, None, None
+        fields = self.configs.get(value.var, {})
+        if not fields and isinstance(value.var.init, Construct) and len(value.var.init.args) >= 2:
+            init: list[Expr | None] = [*value.var.init.args, None, None]
+            return init[0], init[1], init[2], init[3]
+        return fields.get("gridDim"), fields.get("blockDim"), fields.get("dynamicSmemBytes"), fields.get("stream")
+
+    configs: dict[Var, dict[str, Expr | None]]
+
+
+def _takes(sig: Signature, count: int) -> bool:
+    return sig.required <= count and (count <= len(sig.params) or sig.variadic)

@@ -1,0 +1,620 @@
+"""What a file declares, found without looking into function bodies.
+
+Names are kept with their namespaces and classes (``ns::Cls::f``), template arguments dropped.
+Types, constants and function bodies stay tree nodes here; :mod:`cudalint.frontend.lower` gives them
+meaning when it is asked to.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Literal
+
+from cudalint.frontend.parse import masked
+from cudalint.ir.nodes import FunctionDecl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node
+
+    from cudalint.frontend.scope import Scope
+    from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import FunctionKind, Var
+    from cudalint.ir.types import Type
+
+_LAUNCH = re.compile(r"<<<|\bcudaLaunch(?:Kernel|Cooperative)|\bhipLaunchKernelGGL")
+
+CLASSES = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
+TYPES = CLASSES | {
+    "primitive_type", "type_identifier", "sized_type_specifier", "placeholder_type_specifier", "qualified_identifier",
+    "template_type", "enum_specifier", "dependent_type", "decltype", "splice_type_specifier",
+}  # fmt: skip
+#: Nodes of a declaration that neither are its type nor declare anything.
+SPECIFIERS = frozenset({
+    "storage_class_specifier", "type_qualifier", "alignas_qualifier", "attribute_specifier", "attribute_declaration",
+    "ms_declspec_modifier", "ms_call_modifier", "virtual_specifier", "explicit_function_specifier", "launch_bounds",
+    "__global__", "__device__", "__host__", "__forceinline__", "__noinline__", "virtual", "extern", "inline", "typedef",
+    "typename", "requires_clause", "template_parameter_list", "constexpr", "consteval", "static", "friend", "comment",
+})  # fmt: skip
+_WRAPPERS = frozenset({"pointer_declarator", "reference_declarator", "attributed_declarator", "init_declarator"})
+
+
+class TypeDecl:
+    """A named type: ``alias`` (typedef or using), ``class`` or ``enum``.
+
+    ``node`` is the class or enum specifier, the ``alias_declaration`` or, for a typedef, the
+    ``type_definition``, whose ``declarator`` names it. ``templates`` are the template parameter
+    lists around it, outermost first. ``resolved`` caches the type by template arguments,
+    ``constants`` the values of an enum's enumerators.
+    """
+
+    __slots__ = (
+        "__weakref__", "constants", "declarations", "declarator", "in_class", "kind", "name", "node", "qualname",
+        "resolved", "scope", "start", "templates",
+    )  # fmt: skip
+
+    def __init__(
+        self, declarations: Declarations, kind: Literal["alias", "class", "enum"], name: str, scope: str, node: Node,
+        templates: tuple[Node, ...], in_class: bool, declarator: Node | None = None,
+    ) -> None:  # fmt: skip
+        self.declarations, self.kind, self.name, self.scope, self.node = declarations, kind, name, scope, node
+        self.templates, self.in_class, self.declarator = templates, in_class, declarator
+        self.qualname = f"{scope}::{name}" if scope else name
+        self.start = node.start_byte
+        self.resolved: dict[tuple[object, ...], Type] = {}
+        self.constants: dict[str, int | None] | None = None
+
+
+class ValueDecl:
+    """A namespace-scope variable, a static member or an enumerator; ``var`` once it has been lowered."""
+
+    __slots__ = (
+        "declarations", "declarator", "defines", "enum", "in_class", "name", "node", "qualname", "scope", "templates",
+        "var",
+    )  # fmt: skip
+
+    def __init__(
+        self, declarations: Declarations, name: str, scope: str, node: Node, declarator: Node,
+        templates: tuple[Node, ...], in_class: bool, enum: TypeDecl | None = None, defines: bool = True,
+    ) -> None:  # fmt: skip
+        self.declarations, self.name, self.scope, self.node, self.declarator = declarations, name, scope, node, declarator
+        self.templates, self.in_class, self.enum, self.defines = templates, in_class, enum, defines
+        self.qualname = f"{scope}::{name}" if scope else name
+        self.var: Var | None = None
+
+
+class Syntax:
+    """The nodes behind a :class:`FunctionDecl`: what ``FunctionDecl.node`` holds.
+
+    ``scope`` is where names inside are looked up from (the owner's members included), ``templates``
+    the template parameter lists around it, of which the last is its own when ``own_template``.
+    """
+
+    __slots__ = ("body", "declarator", "has_launches", "inner", "node", "own_template", "scope", "signatures", "templates")
+
+    def __init__(
+        self, node: Node, declarator: Node | None, inner: Node, body: Node | None, scope: str,
+        templates: tuple[Node, ...], own_template: bool,
+    ) -> None:  # fmt: skip
+        self.node, self.declarator, self.inner, self.body, self.scope = node, declarator, inner, body, scope
+        self.templates, self.own_template = templates, own_template
+        self.has_launches = False
+        self.signatures: dict[tuple[object, ...], object] = {}
+
+
+class Declarations:
+    """The declarations of one file.
+
+    ``functions`` in order; ``types`` and ``values`` by qualified name, the last component of each
+    name indexed in ``types_by_name`` and so on. ``usings`` are (scope, namespace) of using
+    directives, ``aliases`` maps a namespace alias or a using declaration's name to what it means.
+    ``gaps`` are the (start, end) of regions outside functions that could not be parsed.
+    ``launch_sites`` are the functions whose text holds a launch. ``masked`` is the text as
+    it was parsed, ``source`` the same as a string with one character a byte.
+    """
+
+    __slots__ = (
+        "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites", "masked", "source",
+        "types", "types_by_name", "using_names", "usings", "values", "values_by_name",
+    )  # fmt: skip
+
+    def __init__(self, file: SourceFile) -> None:
+        self.file = file
+        self.masked = masked(file.text)
+        self.source = self.masked.decode("latin-1")
+        self.functions: list[FunctionDecl] = []
+        self.types: dict[str, TypeDecl] = {}
+        self.values: dict[str, ValueDecl] = {}
+        self.functions_by_name: dict[str, list[FunctionDecl]] = {}
+        self.types_by_name: dict[str, list[TypeDecl]] = {}
+        self.values_by_name: dict[str, list[ValueDecl]] = {}
+        self.usings: list[tuple[str, str]] = []
+        self.using_names: list[tuple[str, str]] = []
+        self.aliases: dict[str, str] = {}
+        self.gaps: list[tuple[int, int]] = []
+        self.launch_sites: list[FunctionDecl] = []
+        self.has_launches = False
+        self._scope: Scope | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """Name lookup over this file and its include closure."""
+        if self._scope is None:
+            from cudalint.frontend.scope import Scope
+
+            self._scope = Scope(self.file)
+        return self._scope
+
+
+def declare(file: SourceFile) -> Declarations:
+    """The declarations of ``file``. Never fails; what cannot be read is in ``gaps``."""
+    result = Declarations(file)
+    _Walker(result).walk(file.tree.root_node, "", (), False, False)
+    launches = [match.start() for match in _LAUNCH.finditer(result.source)]
+    result.has_launches = bool(launches)
+    if launches:
+        for function in result.functions:
+            at = bisect_left(launches, function.start)
+            if at < len(launches) and launches[at] < function.end:
+                syntax_of(function).has_launches = True
+                result.launch_sites.append(function)
+    return result
+
+
+def syntax_of(function: FunctionDecl) -> Syntax:
+    node = function.node
+    assert isinstance(node, Syntax)
+    return node
+
+
+def gaps_in(node: Node) -> list[tuple[int, int]]:
+    """The (start, end) of the regions below ``node`` that could not be parsed, in order.
+
+    A missing semicolon is none: it follows a macro that the project does not define.
+    """
+    if not node.has_error:
+        return []
+    found = []
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        if node.is_error or (node.is_missing and node.type != ";"):
+            found.append((node.start_byte, node.end_byte))
+        elif node.has_error:
+            stack.extend(node.children)
+    return sorted(found)
+
+
+def split(children: list[Node]) -> tuple[Node | None, list[Node]]:
+    """The type node and the declarators of a declaration with these children."""
+    type_: Node | None = None
+    declarators = []
+    for child in children:
+        kind = child.type
+        if type_ is None and kind in TYPES:
+            type_ = child
+        elif kind not in SPECIFIERS and child.is_named and kind not in ("compound_statement", "ERROR"):
+            declarators.append(child)
+    return type_, declarators
+
+
+def function_declarator(node: Node) -> Node | None:
+    """The function declarator that ``node`` declares a function with (not a pointer to one), or None."""
+    while True:
+        kind = node.type
+        if kind == "function_declarator":
+            inner = node.children[0]
+            if inner.type == "parenthesized_declarator":
+                named = inner.named_children
+                # `int (f)(int)` declares f, `int (*f)(int)` a pointer.
+                if not named or named[0].type not in ("identifier", "field_identifier"):
+                    return None
+            elif inner.type == "function_declarator":
+                return None
+            return node
+        if kind not in _WRAPPERS:
+            return None
+        for child in node.children:
+            if child.type.endswith("declarator"):
+                node = child
+                break
+        else:
+            return None
+
+
+class _Walker:
+    def __init__(self, into: Declarations) -> None:
+        self.into = into
+        self.source = into.source
+        self.handlers: dict[str, Callable[[Node, str, tuple[Node, ...], bool, bool], None]] = {
+            "function_definition": self.function,
+            "declaration": self.declaration,
+            "field_declaration": self.declaration,
+            "template_declaration": self.template,
+            "namespace_definition": self.namespace,
+            "linkage_specification": self.walk_children,
+            "declaration_list": self.walk_children,
+            "export_declaration": self.walk_children,
+            "friend_declaration": self.friend,
+            "struct_specifier": self.class_,
+            "class_specifier": self.class_,
+            "union_specifier": self.class_,
+            "enum_specifier": self.enum,
+            "type_definition": self.typedef,
+            "alias_declaration": self.alias,
+            "using_declaration": self.using,
+            "namespace_alias_definition": self.namespace_alias,
+            "ERROR": self.error,
+        }
+
+    def text(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte]
+
+    def walk(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        handlers = self.handlers
+        for child in node.children:
+            kind = child.type
+            handler = handlers.get(kind)
+            if handler is not None:
+                handler(child, scope, templates, in_class, anonymous)
+                if kind != "ERROR" and child.has_error:
+                    self.note_gaps(child)
+            elif child.is_missing and kind != ";":
+                self.into.gaps.append((child.start_byte, child.end_byte))
+            elif kind.startswith("preproc_if") or kind.startswith("preproc_el"):
+                self.walk(child, scope, templates, in_class, anonymous)
+
+    walk_children = walk
+
+    def note_gaps(self, node: Node) -> None:
+        """Gaps directly in a declaration's own head; bodies report their own."""
+        if node.type in ("namespace_definition", "linkage_specification", "template_declaration", "declaration_list"):
+            return
+        for child in node.children:
+            if child.is_error or (child.is_missing and child.type != ";"):
+                self.into.gaps.append((child.start_byte, child.end_byte))
+
+    def error(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        self.into.gaps.append((node.start_byte, node.end_byte))
+        self.walk(node, scope, templates, in_class, anonymous)
+
+    def namespace(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        name, body, inline = "", None, False
+        for child in node.children:
+            kind = child.type
+            if kind in ("namespace_identifier", "nested_namespace_specifier", "identifier"):
+                name = re.sub(r"\s|\binline\b", "", self.text(child))
+            elif kind == "declaration_list":
+                body = child
+            elif kind == "inline":
+                inline = True
+        inner = (f"{scope}::{name}" if scope else name) if name else scope
+        if inline and name:
+            self.into.usings.append((scope, inner))
+        if body is not None:
+            self.walk(body, inner, (), False, anonymous or not name)
+
+    def template(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        for child in node.children:
+            if child.type == "template_parameter_list":
+                templates = (*templates, child)
+                break
+        self.walk(node, scope, templates, in_class, anonymous)
+
+    def friend(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        # A friend defined in a class is a function of the namespace.
+        if any(child.type == "function_definition" for child in node.children):
+            self.walk(node, scope.rpartition("::")[0], templates, False, anonymous)
+
+    def class_(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        self.class_named(node, None, scope, templates, in_class, anonymous)
+
+    def class_named(
+        self, node: Node, typedef_name: str | None, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool
+    ) -> None:  # fmt: skip
+        name, body = typedef_name, None
+        for child in node.children:
+            kind = child.type
+            if kind == "field_declaration_list":
+                body = child
+            elif kind == "type_identifier":
+                name = self.text(child)
+            elif kind in ("template_type", "qualified_identifier") and body is None:
+                if kind == "template_type":
+                    # A specialisation: its members must not be taken for the primary template's.
+                    name = re.sub(r"\s+", "", self.text(child))
+                else:
+                    name = re.sub(r"\s+", "", self.text(child))
+            elif kind == "base_class_clause" and name is None:
+                break
+        if body is None:
+            return
+        if name is None:
+            self.walk(body, scope, (), in_class, anonymous)
+            return
+        decl = TypeDecl(self.into, "class", name, scope, node, templates, in_class)
+        self.add_type(decl)
+        self.walk(body, decl.qualname, templates, True, anonymous)
+
+    def enum(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        self.enum_named(node, None, scope, templates, in_class)
+
+    def enum_named(self, node: Node, name: str | None, scope: str, templates: tuple[Node, ...], in_class: bool) -> None:
+        scoped, body = False, None
+        for child in node.children:
+            kind = child.type
+            if kind in ("class", "struct"):
+                scoped = True
+            elif kind == "type_identifier" and name is None:
+                name = self.text(child)
+            elif kind == "enumerator_list":
+                body = child
+        if body is None:
+            return
+        decl = TypeDecl(self.into, "enum", name or f"enum@{node.start_byte}", scope, node, templates, in_class)
+        if name:
+            self.add_type(decl)
+        for child in body.children:
+            if child.type == "enumerator":
+                constant = self.text(child.children[0])
+                if not scoped:
+                    self.add_value(ValueDecl(self.into, constant, scope, child, child, templates, in_class, decl))
+                if name:
+                    self.add_value(ValueDecl(self.into, constant, decl.qualname, child, child, templates, True, decl))
+
+    def typedef(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        type_, declarators = split(node.children)
+        if type_ is None:
+            return
+        plain = next((self.text(d) for d in declarators if d.type == "type_identifier"), None)
+        if type_.type in CLASSES:
+            self.class_named(type_, plain, scope, templates, in_class, anonymous)
+        elif type_.type == "enum_specifier":
+            self.enum_named(type_, None, scope, templates, in_class)
+        for declarator in declarators:
+            name = declared_name(declarator)
+            if name is not None:
+                text = self.text(name)
+                found = self.into.types.get(f"{scope}::{text}" if scope else text)
+                if found is None or found.node.id != type_.id:
+                    self.add_type(TypeDecl(self.into, "alias", text, scope, node, templates, in_class, declarator))
+
+    def alias(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        name = self.text(node.children[1])
+        self.add_type(TypeDecl(self.into, "alias", name, scope, node, templates, in_class))
+
+    def using(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        named = node.named_children
+        if not named:
+            return
+        target = re.sub(r"\s+", "", self.text(named[-1]))
+        if any(child.type == "namespace" for child in node.children):
+            self.into.usings.append((scope, target))
+        else:
+            self.into.using_names.append((scope, target))
+
+    def namespace_alias(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        named = node.named_children
+        if len(named) == 2:
+            self.into.aliases[self.text(named[0])] = re.sub(r"\s+", "", self.text(named[1]))
+
+    def declaration(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        children = node.children
+        type_, declarators = split(children)
+        if type_ is not None and type_.type in CLASSES:
+            self.class_(type_, scope, templates, in_class, anonymous)
+        elif type_ is not None and type_.type == "enum_specifier":
+            self.enum(type_, scope, templates, in_class, anonymous)
+        words = None
+        for declarator in declarators:
+            kind = declarator.type
+            inner = declarator if kind == "operator_cast" else function_declarator(declarator)
+            if inner is not None:
+                self.add_function(node, declarator, inner, None, scope, templates, in_class, anonymous)
+                continue
+            if words is None:
+                words = {self.text(c) for c in children if c.type in ("storage_class_specifier", "type_qualifier")}
+            name_node = declared_name(declarator)
+            if name_node is None or (in_class and not words & {"static", "constexpr"}):
+                continue
+            name, at = self.text(name_node), scope
+            if name_node.type == "qualified_identifier":
+                at, _, name = qualified_text(self.source, name_node).rpartition("::")
+                at = f"{scope}::{at}" if scope else at
+            defines = "extern" not in words or kind == "init_declarator"
+            self.add_value(ValueDecl(self.into, name, at, node, declarator, templates, in_class, None, defines))
+
+    def function(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+        body, declarator, inner = None, None, None
+        for child in node.children:
+            kind = child.type
+            if kind in ("compound_statement", "try_statement"):
+                body = child
+            elif kind == "operator_cast":
+                declarator = inner = child
+            elif declarator is None and (kind in _WRAPPERS or kind == "function_declarator"):
+                found = function_declarator(child)
+                if found is not None:
+                    declarator, inner = child, found
+            elif kind == "qualified_identifier" and declarator is None and child.named_children[-1].type == "operator_cast":
+                declarator = inner = child
+        if inner is not None:
+            self.add_function(node, declarator, inner, body, scope, templates, in_class, anonymous)
+        elif body is not None:
+            # `NAMESPACE_BEGIN {` and the like read as a function without parameters.
+            self.into.gaps.append((node.start_byte, body.start_byte))
+            self.walk(body, scope, templates, in_class, anonymous)
+
+    def add_function(
+        self, node: Node, declarator: Node | None, inner: Node, body: Node | None, scope: str,
+        templates: tuple[Node, ...], in_class: bool, anonymous: bool,
+    ) -> None:  # fmt: skip
+        name_node = inner.children[0] if inner.type == "function_declarator" else inner
+        if name_node.type == "parenthesized_declarator":
+            name_node = name_node.named_children[0]
+        owner, at, own_template = scope if in_class else "", scope, len(templates) > 0
+        if inner.type in ("operator_cast", "qualified_identifier"):
+            name = re.sub(r"\s+", " ", self.text(inner).partition("(")[0]).strip()
+            if inner.type == "qualified_identifier":
+                owner, _, name = name.rpartition("::")
+                owner = at = re.sub(r"<[^>]*>|\s+", "", owner)
+        else:
+            last = name_node
+            while last.type == "qualified_identifier":
+                last = last.children[-1]
+            name = self.text(last.children[0] if last.type == "template_function" else last)
+            if name_node.type == "qualified_identifier":
+                prefix = qualified_text(self.source, name_node).rpartition("::")[0]
+                at = f"{scope}::{prefix}" if scope and prefix else prefix or scope
+                owner = at
+                template_classes = self.text(name_node).count("<") - (last.type == "template_function")
+                own_template = len(templates) > (1 if template_classes > 0 else 0)
+            name_node = last
+        if in_class:
+            own_template = node.parent is not None and node.parent.type == "template_declaration"
+        if name.startswith("operator"):
+            name = "operator" + re.sub(r"\s+", "", name[8:]) if not name[8:9].isspace() or name[9:10] in "(+-*/<>=![&|^%~" else name
+        kernel = device = host = constexpr = static = False
+        for child in node.children:
+            kind = child.type
+            if kind == "__global__":
+                kernel = True
+            elif kind == "__device__":
+                device = True
+            elif kind == "__host__":
+                host = True
+            elif kind == "type_qualifier":
+                constexpr = constexpr or self.text(child) == "constexpr"
+            elif kind == "storage_class_specifier":
+                static = static or self.text(child) == "static"
+            elif kind == ":" or child.start_byte >= inner.end_byte:
+                break
+        decl = FunctionDecl.__new__(FunctionDecl)
+        decl.name, decl.owner = name, owner
+        decl.qualname = f"{at}::{name}" if at else name
+        space: FunctionKind = "host"
+        if kernel:
+            space = "kernel"
+        elif (device and host) or (constexpr and not device and not host):
+            space = "both"
+        elif device:
+            space = "device"
+        decl.kind = space
+        decl.file = self.into.file
+        decl.start, decl.end = node.start_byte, node.end_byte
+        decl.name_start, decl.name_end = name_node.start_byte, name_node.end_byte
+        decl.params = parameter_names(self.source, parameter_list(inner))
+        decl.template = template_names(self.source, templates[-1]) if own_template else []
+        decl.static = (static and not in_class) or anonymous
+        decl.has_body = body is not None
+        decl._lowered = {}
+        decl.node = Syntax(node, declarator, inner, body, at, templates, own_template)
+        self.into.functions.append(decl)
+        self.into.functions_by_name.setdefault(name, []).append(decl)
+
+    def add_type(self, decl: TypeDecl) -> None:
+        self.into.types.setdefault(decl.qualname, decl)
+        self.into.types_by_name.setdefault(decl.name, []).append(decl)
+
+    def add_value(self, decl: ValueDecl) -> None:
+        known = self.into.values.get(decl.qualname)
+        if known is None or (decl.defines and not known.defines):
+            self.into.values[decl.qualname] = decl
+        found = self.into.values_by_name.setdefault(decl.name, [])
+        if decl.defines and found and not found[0].defines:
+            found.insert(0, decl)
+        else:
+            found.append(decl)
+
+
+def declared_name(node: Node) -> Node | None:
+    """The name node that a declarator declares; None for an abstract one."""
+    while True:
+        kind = node.type
+        if kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier", "primitive_type"):
+            return node
+        if not kind.endswith("declarator") or kind == "structured_binding_declarator":
+            return None
+        for child in node.children:
+            kind = child.type
+            if kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier", "primitive_type") or (
+                kind.endswith("declarator")
+            ):
+                node = child
+                break
+        else:
+            return None
+
+
+def qualified_text(source: str, node: Node) -> str:
+    """A qualified name without template arguments: ``a::B<int>::f`` is ``a::B::f``."""
+    parts = []
+    while node.type == "qualified_identifier":
+        children = node.children
+        first = children[0]
+        if first.type == "template_type":
+            first = first.children[0]
+        if first.type != "::":
+            parts.append(source[first.start_byte : first.end_byte])
+        node = children[-1]
+    if node.type in ("template_type", "template_function"):
+        node = node.children[0]
+    parts.append(source[node.start_byte : node.end_byte])
+    return "::".join(parts)
+
+
+def parameter_list(inner: Node) -> Node | None:
+    """The parameter list of a function declarator."""
+    if inner.type in ("operator_cast", "qualified_identifier"):
+        return None
+    for child in inner.children:
+        if child.type == "parameter_list":
+            return child
+    return None
+
+
+def parameter_nodes(source: str, node: Node | None) -> list[Node]:
+    """The declarations of a parameter list; none for ``(void)``."""
+    if node is None:
+        return []
+    found = [c for c in node.children if c.type.endswith("parameter_declaration")]
+    if len(found) == 1 and source[found[0].start_byte : found[0].end_byte] == "void":
+        return []
+    return found
+
+
+def parameter_names(source: str, node: Node | None) -> list[str]:
+    result = []
+    for parameter in parameter_nodes(source, node):
+        _, declarators = split(parameter.children)
+        name = declared_name(declarators[0]) if declarators else None
+        result.append(source[name.start_byte : name.end_byte] if name is not None else "")
+    return result
+
+
+def template_names(source: str, node: Node) -> list[tuple[str, str]]:
+    """(name, "type" or "value") of each template parameter."""
+    result = []
+    for child in node.named_children:
+        kind = child.type
+        if kind in ("parameter_declaration", "optional_parameter_declaration", "variadic_parameter_declaration"):
+            _, declarators = split(child.children)
+            named = declared_name(declarators[0]) if declarators else None
+            # `typename T::type N` apart, a parameter_declaration without a name is an unnamed value.
+            result.append((source[named.start_byte : named.end_byte] if named is not None else "", "value"))
+        elif kind.endswith("parameter_declaration"):
+            if kind == "template_template_parameter_declaration":
+                child = child.named_children[-1]
+            names = [c for c in child.children if c.type == "type_identifier"]
+            name = names[0] if names and (names[0].start_byte < _equals(child)) else None
+            result.append((source[name.start_byte : name.end_byte] if name is not None else "", "type"))
+    return result
+
+
+def _equals(node: Node) -> int:
+    for child in node.children:
+        if child.type == "=":
+            return child.start_byte
+    return node.end_byte

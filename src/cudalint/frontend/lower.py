@@ -1,0 +1,891 @@
+"""Functions to IR: statements, declarations, lambdas, and what the grammar misread among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.frontend.calls import Calls, returned
+from cudalint.frontend.declare import (
+    FunctionDecl, ValueDecl, gaps_in, parameter_list, parameter_nodes, split, syntax_of, template_names,
+)  # fmt: skip
+from cudalint.frontend.expressions import DEPTH, _broken
+from cudalint.frontend.fold import fold
+from cudalint.frontend.parse import descendants, parse_ranges
+from cudalint.frontend.typing import AUTO, Flags, decay
+from cudalint.ir.nodes import (
+    Assign, Block, Break, Case, Const, Construct, Continue, Expr, ExprStmt, For, Function, If, Lambda, Launch, Member,
+    OpaqueStmt, RangeFor, Ref, Return, Stmt, Switch, Var, VarDecl, VarKind, While,
+)  # fmt: skip
+from cudalint.ir.types import DIM3, I32, VOID, Array, Float, Int, Ptr, Struct, Type, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node
+
+    from cudalint.frontend.declare import Declarations
+    from cudalint.ir.nodes import FunctionKind
+
+_CONFIG_FIELDS = frozenset({"gridDim", "blockDim", "dynamicSmemBytes", "stream"})
+#: Initialisers longer than this are tables; nothing asks for their values.
+_LONG_INITIALISER = 4096
+
+
+class Lowerer(Calls):
+    """Lowers the body of one function (and of the lambdas in it)."""
+
+    def __init__(self, declarations: Declarations, prefix: str) -> None:
+        super().__init__(declarations, prefix)
+        self.kind: FunctionKind = "host"
+        self.undo: list[tuple[str, Var | Type | Const | None]] = []
+        self.result: Type = VOID
+        self.configs = {}
+        self.statements: dict[str, Callable[[Node, list[Stmt]], None]] = {
+            "expression_statement": self.expression_statement, "declaration": self.declaration,
+            "compound_statement": self.compound_statement, "if_statement": self.if_statement,
+            "for_statement": self.for_statement, "while_statement": self.while_statement,
+            "do_statement": self.do_statement, "return_statement": self.return_statement,
+            "break_statement": self.break_statement, "continue_statement": self.continue_statement,
+            "switch_statement": self.switch_statement, "for_range_loop": self.range_loop,
+            "type_definition": self.type_definition, "alias_declaration": self.alias_declaration,
+            "struct_specifier": self.local_type, "class_specifier": self.local_type, "union_specifier": self.local_type,
+            "enum_specifier": self.local_type, "labeled_statement": self.labeled_statement,
+            "goto_statement": self.goto_statement, "attributed_statement": self.attributed_statement,
+            "try_statement": self.try_statement, "throw_statement": self.throw_statement,
+            "else_clause": self.attributed_statement, "init_statement": self.attributed_statement,
+            "using_declaration": self.nothing, "static_assert_declaration": self.nothing, ";": self.nothing,
+            "namespace_alias_definition": self.nothing, "template_instantiation": self.nothing, "comment": self.nothing,
+            "co_return_statement": self.return_statement,
+        }  # fmt: skip
+
+    # Scopes.
+
+    def bind(self, name: str, meaning: Var | Type | Const) -> None:
+        self.undo.append((name, self.names.get(name)))
+        self.names[name] = meaning
+
+    def leave(self, mark: int) -> None:
+        """Forget what was declared since ``mark`` (a length of ``undo``)."""
+        while len(self.undo) > mark:
+            name, before = self.undo.pop()
+            if before is None:
+                del self.names[name]
+            else:
+                self.names[name] = before
+
+    # Statements.
+
+    def statement(self, node: Node, out: list[Stmt]) -> None:
+        """Lower one statement; some give none, some several."""
+        handler = self.statements.get(node.type)
+        if handler is None:
+            if node.is_error or node.is_named:
+                self.opaque_statement(node, out, f"a {node.type.replace('_', ' ')}", gap=node.is_error)
+            return
+        if self.depth >= DEPTH:
+            self.opaque_statement(node, out, "nested too deeply")
+            return
+        if self.careful and node.has_error and node.type != "compound_statement" and _broken_head(node):
+            if not self.repaired(node, out):
+                self.opaque_statement(node, out, "the text could not be parsed", gap=True)
+            return
+        self.depth += 1
+        handler(node, out)
+        self.depth -= 1
+
+    def repaired(self, node: Node, out: list[Stmt]) -> bool:
+        """``k<A, B><<<g, b>>>(x)``, which reads as a broken declaration."""
+        text = self.text(node)
+        opening = text.find("<<<")
+        if opening < 0 or text.count("<<<") != 1 or not text.rstrip().endswith(";"):
+            return False
+        template = text.find("<")
+        if template >= opening or not text[:template].strip().replace("::", "").isidentifier():
+            return False
+        a = node.start_byte
+        masked = self.declarations.masked
+        root = parse_ranges(masked, [(a, a + template), (a + opening, node.end_byte)])
+        call = next((n for n in descendants(root) if n.type == "call_expression"), None)
+        inner = (a + template + 1, a + text.rindex(">", 0, opening))
+        semicolon = (node.end_byte - 1, node.end_byte)
+        if call is None or root.has_error:
+            return False
+        expr = self.expr(call)
+        if not isinstance(expr, Launch):
+            return False
+        # The arguments are read as an expression; names of types come out as types.
+        arguments = parse_ranges(masked, [inner, semicolon])
+        if arguments.has_error or arguments.child_count != 1 or arguments.children[0].type != "expression_statement":
+            return False
+        expr.targs = [self.argument(n) for n in _comma_separated(arguments.children[0].children[0])]
+        expr.target = self.kernel(expr.kernel, expr.args, expr.targs, None)
+        out.append(ExprStmt(node.start_byte, node.end_byte, expr))
+        return True
+
+    def opaque_statement(self, node: Node, out: list[Stmt], why: str, *, gap: bool = False, jumps: bool = False) -> None:
+        reads, _, barrier = self.touched(node)
+        out.append(OpaqueStmt(node.start_byte, node.end_byte, why, reads, reads, barrier, jumps=jumps, gap=gap))
+
+    def nothing(self, node: Node, out: list[Stmt]) -> None:
+        """Declares nothing and does nothing."""
+
+    def scoped(self, node: Node) -> Stmt:
+        """A sub-statement: one statement, in a block where it gives none or several."""
+        mark = len(self.undo)
+        out: list[Stmt] = []
+        self.statement(node, out)
+        self.leave(mark)
+        return out[0] if len(out) == 1 else Block(node.start_byte, node.end_byte, out)
+
+    def block(self, node: Node) -> Block:
+        mark = len(self.undo)
+        out: list[Stmt] = []
+        statements = self.statements
+        careful = self.careful
+        for child in node.children:
+            kind = child.type
+            if kind == "{" or kind == "}":
+                continue
+            if careful or kind not in statements or self.depth >= DEPTH:
+                self.statement(child, out)
+            else:
+                self.depth += 1
+                statements[kind](child, out)
+                self.depth -= 1
+        self.leave(mark)
+        return Block(node.start_byte, node.end_byte, out)
+
+    def compound_statement(self, node: Node, out: list[Stmt]) -> None:
+        out.append(self.block(node))
+
+    def expression_statement(self, node: Node, out: list[Stmt]) -> None:
+        inner = node.children[0]
+        kind = inner.type
+        if kind == ";":
+            return
+        if kind == "gnu_asm_expression":
+            self.asm(inner, out)
+            return
+        if kind == "assignment_expression" or kind == "subscript_expression":
+            left = inner.children[0]
+            if (kind == "subscript_expression" or left.type == "subscript_expression") and self.pointer_to_array(inner, node, out):
+                return
+        expr = self.expr(inner)
+        if type(expr) is Assign and type(expr.target) is Member and expr.target.field in _CONFIG_FIELDS and not expr.op:
+            base = expr.target.base
+            if type(base) is Ref:
+                fields = self.configs.setdefault(base.var, {})
+                # A second assignment may be on another path: then it cannot be told which one counts.
+                fields[expr.target.field] = None if expr.target.field in fields else expr.value
+        out.append(ExprStmt(node.start_byte, node.end_byte, expr))
+
+    def pointer_to_array(self, node: Node, statement: Node, out: list[Stmt]) -> bool:
+        """``float (*p)[16] = q;``, read as an assignment to an element of a call."""
+        value: Node | None = None
+        left = node
+        if node.type == "assignment_expression":
+            if node.children[1].type != "=":
+                return False
+            left, value = node.children[0], node.children[-1]
+        extents = []
+        while left.type == "subscript_expression":
+            extents.append(left.children[-1])
+            left = left.children[0]
+        if left.type != "call_expression" or left.child_count != 2:
+            return False
+        function, arguments = left.children
+        named = arguments.named_children
+        if len(named) != 1 or named[0].type != "pointer_expression" or named[0].children[-1].type != "identifier":
+            return False
+        if function.type not in ("primitive_type", "sized_type_specifier") and not (
+            function.type == "identifier" and self.is_type(function)
+        ):
+            return False
+        type_ = self.type_of(function)
+        for extent in extents:
+            expr = self.expr(extent.named_children[0]) if extent.named_child_count else None
+            folded = fold(expr)
+            type_ = Array(type_, folded if folded is not None else expr)
+        name_node = named[0].children[-1]
+        ref = named[0].children[0].type == "&"
+        init = self.initialiser(value, type_) if value is not None else None
+        var = Var(
+            self.text(name_node), type_ if ref else Ptr(type_), "local", name_node.start_byte, name_node.end_byte, ref=ref, init=init
+        )  # fmt: skip
+        self.bind(var.name, var)
+        out.append(VarDecl(statement.start_byte, statement.end_byte, var, init))
+        return True
+
+    def asm(self, node: Node, out: list[Stmt]) -> None:
+        reads: list[Var] = []
+        writes: list[Var] = []
+        for child in node.children:
+            if child.type == "gnu_asm_output_operand_list":
+                writes += self.touched(child)[0]
+            elif child.type == "gnu_asm_input_operand_list":
+                reads += self.touched(child)[0]
+        barrier = self.touched(node)[2]
+        out.append(OpaqueStmt(node.start_byte, node.end_byte, "inline assembly", reads, writes, barrier))
+
+    # Declarations.
+
+    def declaration(self, node: Node, out: list[Stmt]) -> None:
+        children = node.children
+        first = children[0]
+        if first.type == "type_identifier" and len(children) == 3 and self.expression_read_as_declaration(node, children, out):
+            return
+        equals = next((i for i, c in enumerate(children) if c.type == "="), None)
+        if equals is not None:
+            # `if (int x = f())` has no init_declarator.
+            type_, flags, declarators = self.specified(children[:equals])
+            for declarator in declarators[:1]:
+                self.declare_variable(node, type_, flags, declarator, children[equals + 1], out)
+            return
+        type_, flags, declarators = self.specified(children)
+        for declarator in declarators:
+            kind = declarator.type
+            if kind == "init_declarator":
+                parts = declarator.children
+                target = parts[0]
+                if target.type == "structured_binding_declarator" or (
+                    target.type == "reference_declarator" and target.children[-1].type == "structured_binding_declarator"
+                ):
+                    self.structured_binding(node, target, parts[-1], out)
+                else:
+                    self.declare_variable(node, type_, flags, target, parts[-1], out)
+            elif kind == "function_declarator":
+                self.function_like(node, type_, flags, declarator, children, out)
+            elif kind == "structured_binding_declarator":
+                self.structured_binding(node, declarator, None, out)
+            else:
+                self.declare_variable(node, type_, flags, declarator, None, out)
+
+    def expression_read_as_declaration(self, node: Node, children: list[Node], out: list[Stmt]) -> bool:
+        """``a * b;`` and ``a & b;`` with a variable ``a``."""
+        declarator = children[1]
+        op = {"pointer_declarator": "*", "reference_declarator": "&"}.get(declarator.type)
+        if op is None or declarator.children[-1].type != "identifier":
+            return False
+        name = self.text(children[0])
+        local = self.names.get(name)
+        if isinstance(local, Type) or (local is None and (self.find_type(name) is not None or self.scope.value(name, self.prefix) is None)):
+            return False
+        left, right = self.identifier(children[0]), self.identifier(declarator.children[-1])
+        out.append(ExprStmt(node.start_byte, node.end_byte, self.binary(left.start, right.end, op, left, right)))
+        return True
+
+    def declare_variable(
+        self, node: Node, type_: Type, flags: Flags, declarator: Node, value: Node | None, out: list[Stmt]
+    ) -> None:  # fmt: skip
+        name_node, declared, ref = self.declare(type_, declarator)
+        if name_node is None:
+            self.opaque_statement(node, out, "a declaration without a name")
+            return
+        init = self.initial_value(value, declared) if value is not None else None
+        if init is None and declared is DIM3 and not ref and not flags.extern:
+            init = Construct(name_node.end_byte, name_node.end_byte, DIM3, [])
+        self.add_variable(node, declared, flags, declarator, name_node, ref, init, out)
+
+    def add_variable(
+        self, node: Node, type_: Type, flags: Flags, declarator: Node, name_node: Node, ref: bool, init: Expr | None,
+        out: list[Stmt],
+    ) -> None:  # fmt: skip
+        type_ = completed(type_, init, ref)
+        kind: VarKind = "local"
+        if flags.shared:
+            kind = "shared"
+        elif flags.constant:
+            kind = "constant"
+        const = self.const_of(declarator, flags, ref) if flags.const or flags.constexpr or isinstance(type_, Ptr) else False
+        a, b = name_node.start_byte, name_node.end_byte
+        var = Var(self.s[a:b], type_, kind, a, b, const=const, ref=ref, extern=flags.extern, static=flags.static, init=init)
+        self.bind(var.name, var)
+        out.append(VarDecl(node.start_byte, node.end_byte, var, init))
+
+    def initial_value(self, node: Node, type_: Type) -> Expr | None:
+        """What a variable of type ``type_`` starts as."""
+        kind = node.type
+        if kind == "argument_list":
+            args = [self.initialiser(c, Unknown("a braced list")) for c in node.named_children]
+            return self.constructed(node, type_, args)
+        if kind == "initializer_list":
+            value = self.braced(node, type_)
+            if type_ is AUTO and isinstance(value, Construct) and len(value.args) == 1:
+                return value.args[0]
+            return value
+        value = self.expr(node)
+        if type_ is DIM3 and isinstance(value.type, Int):
+            return Construct(value.start, value.end, DIM3, [value])
+        return value
+
+    def constructed(self, node: Node, type_: Type, args: list[Expr]) -> Expr | None:
+        """The initialiser ``(args)``."""
+        if len(args) == 1 and (isinstance(type_, (Int, Float, Ptr)) or type_ is AUTO):
+            return args[0]
+        return Construct(node.start_byte, node.end_byte, type_, args)
+
+    def function_like(
+        self, node: Node, type_: Type, flags: Flags, declarator: Node, siblings: list[Node], out: list[Stmt]
+    ) -> None:  # fmt: skip
+        """``dim3 g(a, b);``, which reads as a function declaration, or one that is."""
+        name_node, list_ = declarator.children[0], declarator.children[-1]
+        if name_node.type == "parenthesized_declarator":
+            self.declare_variable(node, type_, flags, declarator, None, out)
+            return
+        if name_node.type != "identifier" or list_.type != "parameter_list" or flags.extern or type_ is VOID:
+            return
+        parameters = list_.named_children
+        if not parameters or not all(self.reads_as_value(p) for p in parameters):
+            return
+        args = self.parameters_as_values(list_, parameters, siblings[-1])
+        if args is None:
+            self.opaque_statement(node, out, "a declaration that cannot be told from a function's")
+            return
+        init = self.constructed(list_, type_, args)
+        self.add_variable(node, type_, flags, name_node, name_node, False, init, out)
+
+    def reads_as_value(self, node: Node) -> bool:
+        """Whether a parameter declaration is an expression: its type is no type here."""
+        type_node, _ = split(node.children)
+        if node.type != "parameter_declaration" or type_node is None:
+            return False
+        if type_node.type == "type_identifier":
+            name = self.text(type_node)
+            local = self.names.get(name)
+            if local is not None:
+                return not isinstance(local, Type)
+            if self.member(name) is not None or self.scope.value(name, self.prefix) is not None:
+                return True
+            return self.find_type(name) is None and not any(c.type == "type_qualifier" for c in node.children)
+        if type_node.type == "qualified_identifier":
+            return isinstance(self.qualified(type_node), Unknown)
+        if type_node.type in ("template_type", "primitive_type", "sized_type_specifier"):
+            # `dim3 g(div_up<4>(n))`: a call; `float f(int)`: a function.
+            return type_node.type == "template_type" and isinstance(self.type_of(type_node), Unknown)
+        return False
+
+    def parameters_as_values(self, list_: Node, parameters: list[Node], semicolon: Node) -> list[Expr] | None:
+        if all(p.child_count == 1 and p.children[0].type in ("type_identifier", "qualified_identifier") for p in parameters):
+            return [self.expr(p.children[0]) for p in parameters]
+        root = parse_ranges(
+            self.declarations.masked, [(list_.start_byte, list_.end_byte), (semicolon.start_byte, semicolon.end_byte)]
+        )  # fmt: skip
+        if root.has_error or root.child_count != 1 or root.children[0].type != "expression_statement":
+            return None
+        inner = root.children[0].children[0]
+        if inner.type != "parenthesized_expression" or inner.child_count != 3:
+            return None
+        return [self.expr(n) for n in _comma_separated(inner.children[1])]
+
+    def structured_binding(self, node: Node, declarator: Node, value: Node | None, out: list[Stmt]) -> None:
+        reads, _, barrier = self.touched(value) if value is not None else ([], [], False)
+        writes = []
+        for inner in descendants(declarator):
+            if inner.type == "identifier":
+                var = Var(self.text(inner), Unknown("a structured binding"), "local", inner.start_byte, inner.end_byte)
+                self.bind(var.name, var)
+                writes.append(var)
+        out.append(OpaqueStmt(node.start_byte, node.end_byte, "a structured binding", reads, writes, barrier))
+
+    def type_definition(self, node: Node, out: list[Stmt]) -> None:
+        type_, _, declarators = self.specified(node.children)
+        for declarator in declarators:
+            name, declared, _ = self.declare(type_, declarator)
+            if name is not None:
+                self.bind(self.text(name), declared)
+
+    def alias_declaration(self, node: Node, out: list[Stmt]) -> None:
+        type_node = node.child_by_field_name("type")
+        if type_node is not None:
+            self.bind(self.text(node.children[1]), self.type_of(type_node))
+
+    def local_type(self, node: Node, out: list[Stmt]) -> None:
+        self.class_type(node)
+
+    def class_type(self, node: Node) -> Type:
+        type_ = super().class_type(node)
+        name = node.child_by_field_name("name")
+        if name is not None and node.child_by_field_name("body") is not None and name.type == "type_identifier":
+            self.bind(self.text(name), type_)
+        return type_
+
+    def local_enum(self, node: Node) -> Type:
+        body = node.child_by_field_name("body")
+        following: int | None = 0
+        for child in body.children if body is not None else ():
+            if child.type == "enumerator":
+                if child.child_count >= 3:
+                    following = fold(self.expr(child.children[-1]))
+                name = self.text(child.children[0])
+                a, b = child.start_byte, child.end_byte
+                if following is None:
+                    self.bind(name, Var(name, I32, "local", a, b, const=True))
+                else:
+                    self.bind(name, Const(a, b, I32, following, name))
+                    following += 1
+        return I32
+
+    # Control flow.
+
+    def condition(self, node: Node, out: list[Stmt]) -> Expr:
+        """A condition clause; its init statement and declaration go to ``out``."""
+        if node.type != "condition_clause":
+            return self.expr(node)
+        value: Expr | None = None
+        for child in node.named_children:
+            kind = child.type
+            if kind == "init_statement":
+                for inner in child.children:
+                    self.statement(inner, out)
+            elif kind == "declaration":
+                self.declaration(child, out)
+                last = out[-1] if out else None
+                if isinstance(last, VarDecl):
+                    value = Ref(last.var.start, last.var.end, last.var)
+            else:
+                value = self.expr(child)
+        return value if value is not None else self.opaque(node, "an unusual condition")
+
+    def if_statement(self, node: Node, out: list[Stmt]) -> None:
+        mark = len(self.undo)
+        before: list[Stmt] = []
+        constexpr = False
+        cond: Expr | None = None
+        then: Stmt | None = None
+        other: Stmt | None = None
+        for child in node.children:
+            kind = child.type
+            if kind == "condition_clause":
+                cond = self.condition(child, before)
+            elif kind == "constexpr":
+                constexpr = True
+            elif kind == "else_clause":
+                other = self.scoped(child.children[-1])
+            elif kind != "if" and cond is not None and then is None:
+                then = self.scoped(child)
+        self.leave(mark)
+        a, b = node.start_byte, node.end_byte
+        if cond is None or then is None:
+            self.opaque_statement(node, out, "an unusual if", gap=True)
+            return
+        result = If(a, b, cond, then, other, constexpr)
+        out.append(Block(a, b, [*before, result]) if before else result)
+
+    def for_statement(self, node: Node, out: list[Stmt]) -> None:
+        mark = len(self.undo)
+        init: list[Stmt] = []
+        cond: Expr | None = None
+        step: Expr | None = None
+        body: Stmt | None = None
+        part = 0
+        header_end = node.end_byte
+        for child in node.children:
+            kind = child.type
+            if kind == ";":
+                part += 1
+            elif kind == ")" and body is None:
+                part = 3
+                header_end = child.end_byte
+            elif kind == "for" or kind == "(":
+                continue
+            elif part == 0:
+                if kind == "declaration":
+                    self.declaration(child, init)
+                    part = 1
+                else:
+                    expr = self.expr(child)
+                    init.append(ExprStmt(expr.start, expr.end, expr))
+            elif part == 1:
+                cond = self.expr(child)
+            elif part == 2:
+                step = self.expr(child)
+            else:
+                body = self.scoped(child)
+        self.leave(mark)
+        if body is None:
+            self.opaque_statement(node, out, "an unusual for", gap=True)
+            return
+        out.append(For(node.start_byte, node.end_byte, init, cond, step, body, header_end))
+
+    def while_statement(self, node: Node, out: list[Stmt]) -> None:
+        children = [c for c in node.children if c.is_named]
+        if len(children) != 2:
+            self.opaque_statement(node, out, "an unusual while")
+            return
+        mark = len(self.undo)
+        before: list[Stmt] = []
+        cond = self.condition(children[0], before)
+        if before:
+            self.leave(mark)
+            self.opaque_statement(node, out, "a declaration in a loop's condition")
+            return
+        body = self.scoped(children[1])
+        self.leave(mark)
+        out.append(While(node.start_byte, node.end_byte, cond, body, False, children[0].end_byte))
+
+    def do_statement(self, node: Node, out: list[Stmt]) -> None:
+        children = [c for c in node.children if c.is_named]
+        if len(children) != 2:
+            self.opaque_statement(node, out, "an unusual do")
+            return
+        body = self.scoped(children[0])
+        cond = self.expr(children[1])
+        out.append(While(node.start_byte, node.end_byte, cond, body, True, children[1].end_byte))
+
+    def range_loop(self, node: Node, out: list[Stmt]) -> None:
+        mark = len(self.undo)
+        before: list[Stmt] = []
+        children = node.children
+        colon = next((i for i, c in enumerate(children) if c.type == ":"), None)
+        body_node, range_node = node.child_by_field_name("body"), node.child_by_field_name("right")
+        if colon is None or body_node is None or range_node is None:
+            self.opaque_statement(node, out, "an unusual for", gap=True)
+            return
+        for child in children[:colon]:
+            if child.type == "init_statement":
+                self.statement(child, before)
+        type_, flags, declarators = self.specified(children[:colon])
+        range_ = self.initialiser(range_node, Unknown("a range"))
+        if declarators:
+            name_node, declared, ref = self.declare(type_, declarators[0])
+            bindings = [n for n in descendants(declarators[0]) if n.type == "identifier"] if name_node is None else []
+        else:
+            name_node, declared, ref, bindings = None, type_, False, []
+        if declared is AUTO:
+            declared = self.element(range_.type)
+        name = self.text(name_node) if name_node is not None else ""
+        at = name_node or node
+        var = Var(name, declared, "local", at.start_byte, at.end_byte, ref=ref, const=flags.const and not ref)
+        if name:
+            self.bind(name, var)
+        for binding in bindings:
+            text = self.text(binding)
+            self.bind(text, Var(text, Unknown("a structured binding"), "local", binding.start_byte, binding.end_byte))
+        body = self.scoped(body_node)
+        self.leave(mark)
+        loop = RangeFor(node.start_byte, node.end_byte, var, range_, body)
+        out.append(Block(node.start_byte, node.end_byte, [*before, loop]) if before else loop)
+
+    def switch_statement(self, node: Node, out: list[Stmt]) -> None:
+        named = [c for c in node.children if c.is_named]
+        if len(named) != 2 or named[1].type != "compound_statement":
+            self.opaque_statement(node, out, "an unusual switch")
+            return
+        mark = len(self.undo)
+        before: list[Stmt] = []
+        cond = self.condition(named[0], before)
+        cases: list[Case] = []
+        for child in named[1].children:
+            if child.type != "case_statement":
+                if child.is_named and cases:
+                    self.statement(child, cases[-1].body)
+                continue
+            labels: list[Expr] = []
+            body: list[Stmt] = []
+            past = False
+            for inner in child.children:
+                kind = inner.type
+                if past:
+                    self.statement(inner, body)
+                elif kind == ":":
+                    past = True
+                elif inner.is_named:
+                    labels.append(self.expr(inner))
+            if cases and not cases[-1].body and cases[-1].labels and labels:
+                last = cases[-1]
+                last.labels += labels
+                last.body, last.end = body, child.end_byte
+            else:
+                cases.append(Case(child.start_byte, child.end_byte, labels, body))
+        self.leave(mark)
+        switch = Switch(node.start_byte, node.end_byte, cond, cases)
+        out.append(Block(node.start_byte, node.end_byte, [*before, switch]) if before else switch)
+
+    def return_statement(self, node: Node, out: list[Stmt]) -> None:
+        value: Expr | None = None
+        for child in node.children:
+            if child.is_named:
+                value = self.initialiser(child, self.result)
+                if self.result is AUTO:
+                    self.result = decay(value.type)
+        out.append(Return(node.start_byte, node.end_byte, value))
+
+    def break_statement(self, node: Node, out: list[Stmt]) -> None:
+        out.append(Break(node.start_byte, node.end_byte))
+
+    def continue_statement(self, node: Node, out: list[Stmt]) -> None:
+        out.append(Continue(node.start_byte, node.end_byte))
+
+    def labeled_statement(self, node: Node, out: list[Stmt]) -> None:
+        label, inner = node.children[0], node.children[-1]
+        out.append(OpaqueStmt(label.start_byte, label.end_byte, "a label", [], [], False))
+        if inner.type != ":":
+            self.statement(inner, out)
+
+    def goto_statement(self, node: Node, out: list[Stmt]) -> None:
+        out.append(OpaqueStmt(node.start_byte, node.end_byte, "goto", [], [], False, jumps=True))
+
+    def attributed_statement(self, node: Node, out: list[Stmt]) -> None:
+        self.statement(node.children[-1], out)
+
+    def try_statement(self, node: Node, out: list[Stmt]) -> None:
+        for child in node.children:
+            if child.type == "compound_statement":
+                out.append(self.block(child))
+            elif child.type == "catch_clause":
+                self.opaque_statement(child, out, "an exception handler")
+
+    def throw_statement(self, node: Node, out: list[Stmt]) -> None:
+        """``throw`` leaves the function."""
+        out.append(Return(node.start_byte, node.end_byte, None))
+
+    # Lambdas.
+
+    def lambda_expression(self, n: Node) -> Expr:
+        mark = len(self.undo)
+        a, b = n.start_byte, n.end_byte
+        body_node: Node | None = None
+        declarator: Node | None = None
+        kind: FunctionKind = self.kind if self.kind != "kernel" else "device"
+        for child in n.children:
+            if child.type == "compound_statement":
+                body_node = child
+            elif child.type == "lambda_declarator":
+                declarator = child
+            elif child.type == "template_parameter_list":
+                for name, what in template_names(self.s, child):
+                    if what == "type" and name:
+                        from cudalint.ir.types import Param
+
+                        self.bind(name, Param(name))
+        if body_node is None:
+            return self.opaque(n, "an unusual lambda")
+        for capture in n.children[0].named_children:
+            if capture.type == "lambda_capture_initializer" and capture.named_child_count == 2:
+                name_node, value_node = capture.named_children
+                value = self.expr(value_node)
+                var = Var(self.text(name_node), decay(value.type), "local", name_node.start_byte, name_node.end_byte, init=value)
+                self.bind(var.name, var)
+        head_end = declarator.start_byte if declarator is not None else body_node.start_byte
+        head = self.file.text[n.start_byte : head_end]
+        if b"__device__" in head:
+            kind = "both" if b"__host__" in head else "device"
+        params: list[Var] = []
+        returns: Type = AUTO
+        if declarator is not None:
+            for child in declarator.children:
+                if child.type == "parameter_list":
+                    params = self.parameters(child)
+                elif child.type == "trailing_return_type":
+                    returns = self.type_of(child.named_children[-1])
+        result, self.result = self.result, returns
+        body = self.block(body_node)
+        result, self.result = self.result, result
+        self.leave(mark)
+        function = Function(
+            "", kind, params, VOID if result is AUTO else result, body, self.file, a, b, gaps=gaps_in(body_node)
+        )  # fmt: skip
+        type_ = Struct(f"lambda@{a}", self.file.path)
+        self.lambdas[type_] = function
+        return Lambda(a, b, type_, function)
+
+    def parameters(self, list_: Node | None) -> list[Var]:
+        """The parameters of a list, bound."""
+        result = []
+        for node in parameter_nodes(self.s, list_):
+            type_, flags, declarators = self.specified(node.children)
+            name_node: Node | None = None
+            ref = False
+            const = flags.const
+            if declarators:
+                name_node, type_, ref = self.declare(type_, declarators[0])
+                const = self.const_of(declarators[0], flags, ref)
+            if node.type == "variadic_parameter_declaration":
+                type_ = Unknown("a parameter pack")
+            elif not ref:
+                type_ = decay(type_)
+            if type_ is AUTO:
+                type_ = Unknown("a parameter of type auto")
+            at = name_node or node
+            name = self.text(name_node) if name_node is not None else ""
+            var = Var(name, type_, "param", at.start_byte, at.end_byte, const=const, ref=ref)
+            result.append(var)
+            if name:
+                self.bind(name, var)
+        return result
+
+
+def completed(type_: Type, init: Expr | None, ref: bool) -> Type:
+    """A declared type with what the initialiser says: ``auto``, ``auto*``, ``[]``."""
+    if type_ is AUTO:
+        if init is None:
+            return type_
+        return init.type if ref else decay(init.type)
+    if isinstance(type_, Ptr) and type_.element is AUTO and init is not None:
+        return decay(init.type)
+    if isinstance(type_, Array) and type_.extent is None and init is not None:
+        if isinstance(init, Construct):
+            return Array(type_.element, len(init.args))
+        if isinstance(init, Const) and isinstance(init.value, str) and "\\" not in init.value:
+            return Array(type_.element, len(init.value) + 1)
+    return type_
+
+
+def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Function:
+    """The function behind ``decl`` with these template parameters bound; the others stay open."""
+    syntax = syntax_of(decl)
+    lowerer = Lowerer(decl.file.declarations, syntax.scope)
+    lowerer.kind = decl.kind
+    opened = lowerer.bind_templates(syntax.templates, bindings)
+    if decl.owner:
+        lowerer.this = _owner(lowerer, decl)
+    body_node = syntax.body
+    launch_bounds: Expr | None = None
+    for child in syntax.node.children:
+        if child.type == "launch_bounds":
+            launch_bounds = lowerer.expr(child.named_children[0]) if child.named_child_count else None
+    returns = returned(lowerer, syntax)
+    lowerer.result = returns
+    params = lowerer.parameters(parameter_list(syntax.inner))
+    if body_node is None:
+        body = Block(decl.end, decl.end, [])
+    else:
+        lowerer.careful = body_node.has_error
+        statements: list[Stmt] = []
+        for child in syntax.node.children:
+            if child.type == "field_initializer_list":
+                _field_initialisers(lowerer, child, statements)
+        if body_node.type == "try_statement":
+            lowerer.try_statement(body_node, statements)
+            body = Block(body_node.start_byte, body_node.end_byte, statements)
+        else:
+            body = lowerer.block(body_node)
+            body.body[:0] = statements
+    result = lowerer.result
+    return Function(
+        decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end, decl=decl,
+        template=opened, launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
+    )  # fmt: skip
+
+
+def _owner(lowerer: Lowerer, decl: FunctionDecl) -> Struct | None:
+    """The class of a method, with its template parameters as they are bound."""
+    owner = lowerer.scope.type(decl.owner, "")
+    if owner is None or owner.kind != "class":
+        return None
+    arguments: list[Type | int | None] = []
+    if owner.templates and not (owner.in_class and len(owner.templates) == 0):
+        for name, _ in template_names(owner.declarations.source, owner.templates[-1]):
+            bound = lowerer.names.get(name)
+            if isinstance(bound, Type):
+                arguments.append(bound)
+            elif isinstance(bound, Const) and isinstance(bound.value, int):
+                arguments.append(bound.value)
+            else:
+                arguments.append(None)
+    found = lowerer.resolve(owner, tuple(arguments))
+    return found if isinstance(found, Struct) else None
+
+
+def _field_initialisers(lowerer: Lowerer, node: Node, out: list[Stmt]) -> None:
+    for child in node.named_children:
+        if child.type != "field_initializer" or child.child_count < 2:
+            continue
+        name_node, value_node = child.children[0], child.children[-1]
+        field = lowerer.member(lowerer.text(name_node))
+        if field is None:
+            continue
+        value = lowerer.initial_value(value_node, field.type)
+        if value is not None:
+            a, b = child.start_byte, child.end_byte
+            target = Ref(name_node.start_byte, name_node.end_byte, field)
+            out.append(ExprStmt(a, b, lowerer.assign(a, b, "", target, value)))
+
+
+def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = ()) -> Var:
+    """The variable behind a namespace-scope declaration, static member or enumerator."""
+    if decl.var is not None and not arguments:
+        return decl.var
+    lowerer = Lowerer(decl.declarations, decl.scope)
+    if decl.enum is not None:
+        value = _enumerators(decl, lowerer).get(decl.name)
+        a, b = decl.node.start_byte, decl.node.end_byte
+        init = Const(a, b, I32, value, decl.name) if value is not None else None
+        base = lowerer.resolve(decl.enum, ())
+        decl.var = Var(decl.name, base, "global", a, b, const=True, init=init)
+        return decl.var
+    lowerer.bind_templates(decl.templates, None, arguments)
+    children = decl.node.children
+    equals = next((i for i, c in enumerate(children) if c.type == "="), len(children))
+    type_, flags, _ = lowerer.specified(children[:equals])
+    declarator, value_node = decl.declarator, None
+    if declarator.type == "init_declarator":
+        declarator, value_node = declarator.children[0], declarator.children[-1]
+    elif equals < len(children):
+        value_node = children[equals + 1]
+    else:
+        following = declarator.next_sibling
+        if following is not None and following.type == "initializer_list":
+            value_node = following
+    name_node, declared, ref = lowerer.declare(type_, declarator)
+    at = name_node or decl.node
+    kind: VarKind = "constant" if flags.constant else "shared" if flags.shared else "global"
+    const = lowerer.const_of(declarator, flags, ref)
+    var = Var(
+        decl.name, declared, kind, at.start_byte, at.end_byte, const=const, ref=ref, extern=flags.extern, static=flags.static
+    )  # fmt: skip
+    if not arguments:
+        # Before its initialiser is read: that may name the variable.
+        decl.var = var
+    if value_node is not None and value_node.end_byte - value_node.start_byte <= _LONG_INITIALISER:
+        var.init = lowerer.initial_value(value_node, declared)
+        var.type = completed(declared, var.init, ref)
+    elif declared is AUTO:
+        var.type = Unknown("auto with a long initialiser")
+    elif isinstance(declared, Array) and declared.extent is None and value_node is not None:
+        var.type = Array(declared.element, value_node.named_child_count)
+    return var
+
+
+def _enumerators(decl: ValueDecl, lowerer: Lowerer) -> dict[str, int | None]:
+    assert decl.enum is not None
+    if decl.enum.constants is None:
+        values: dict[str, int | None] = {}
+        decl.enum.constants = values
+        if decl.enum.templates:
+            lowerer.bind_templates(decl.enum.templates, None)
+        following: int | None = 0
+        body = decl.enum.node.child_by_field_name("body")
+        for child in body.children if body is not None else ():
+            if child.type != "enumerator":
+                continue
+            if child.child_count >= 3:
+                following = fold(lowerer.expr(child.children[-1]))
+            name = lowerer.text(child.children[0])
+            values[name] = following
+            if following is not None:
+                lowerer.names[name] = Const(child.start_byte, child.end_byte, I32, following, name)
+                following += 1
+    return decl.enum.constants
+
+
+def _comma_separated(node: Node) -> list[Node]:
+    """The operands of a comma expression."""
+    result = []
+    while node.type == "comma_expression":
+        result.append(node.children[0])
+        node = node.children[-1]
+    result.append(node)
+    return result
+
+
+def _broken_head(node: Node) -> bool:
+    """Whether an error is in a statement itself, not in a statement below it."""
+    if _broken(node):
+        return True
+    return node.type == "declaration" and node.has_error and any(
+        c.has_error and c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
+        for c in node.children
+    )  # fmt: skip
+
+

@@ -1,0 +1,88 @@
+"""tree-sitter-cuda, loaded when first needed, and the few things it must not see.
+
+Everything here keeps offsets: what is masked is replaced by as many other bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tree_sitter import Node, Parser, Tree
+
+_parser: Parser | None = None
+
+# Comments would turn up as children anywhere; strings are matched so that what looks like a comment in them stays.
+_COMMENT = re.compile(
+    rb"""//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"""
+    rb"""|\bu?8?[LU]?R"([^()\\\s]{0,16})\(.*?\)\1\"""",
+    re.DOTALL,
+)
+_NOT_NEWLINE = re.compile(rb"[^\r\n]")
+# `struct __align__(16) S` and `extern __shared__ __align__(16) float s[]` are errors to the grammar, alignas is not.
+_ALIGN = re.compile(rb"\b__align__(?=\s*\()")
+# `[=] __device__ (int i) { }`: the grammar has no place for execution spaces there.
+_LAMBDA_SPACE = re.compile(rb"(?<=\])(?:\s*__(?:device|host)__)+(?=\s*[({])")
+# `extern __shared__ alignas(16) T x[]` and calling conventions that expand to nothing on the platforms we model.
+_CONVENTION = re.compile(rb"\b(?:CUDART_CB|CUDARTAPI|CUDAAPI|__stdcall|__cdecl)\b")
+
+
+def _blank(match: re.Match[bytes]) -> bytes:
+    return _NOT_NEWLINE.sub(b" ", match[0])
+
+
+def _blank_comment(match: re.Match[bytes]) -> bytes:
+    return _NOT_NEWLINE.sub(b" ", match[0]) if match[0][:1] == b"/" else match[0]
+
+
+def masked(text: bytes) -> bytes:
+    """``text`` without comments and without the spellings that the grammar lacks, of the same length."""
+    if b"//" in text or b"/*" in text:
+        text = _COMMENT.sub(_blank_comment, text)
+    if b"__align__" in text:
+        text = _ALIGN.sub(b"alignas  ", text)
+    if b"__device__" in text or b"__host__" in text:
+        text = _LAMBDA_SPACE.sub(_blank, text)
+    if b"CUDA" in text or b"__stdcall" in text or b"__cdecl" in text:
+        text = _CONVENTION.sub(_blank, text)
+    return text
+
+
+def _get_parser() -> Parser:
+    global _parser
+    if _parser is None:
+        import tree_sitter
+        import tree_sitter_cuda
+
+        _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
+    return _parser
+
+
+def parse(text: bytes) -> Tree:
+    """The tree of ``text``; never fails, what cannot be parsed is in ERROR nodes."""
+    return _get_parser().parse(masked(text))
+
+
+def parse_ranges(text: bytes, ranges: list[tuple[int, int]]) -> Node:
+    """The root of a tree over ``ranges`` of ``text`` only, with offsets of the whole text."""
+    from tree_sitter import Range
+
+    parser = _get_parser()
+    # Rows and columns are not used anywhere, so the points need not be true, only ordered.
+    parser.included_ranges = [Range((0, start), (0, end), start, end) for start, end in ranges]
+    try:
+        return parser.parse(text).root_node
+    finally:
+        parser.included_ranges = []
+
+
+def descendants(node: Node) -> Iterator[Node]:
+    """``node`` and all below it in no particular order, without recursion."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(node.children)

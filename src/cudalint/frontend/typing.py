@@ -1,0 +1,562 @@
+"""Type nodes, declarators and class layout to :mod:`cudalint.ir.types`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
+
+from cudalint.frontend.declare import CLASSES, TYPES, TypeDecl, split, template_names
+from cudalint.frontend.fold import fold
+from cudalint.ir.nodes import Const, Expr, Var
+from cudalint.ir.types import (
+    BUILTIN_NAMES, F64, I8, I16, I32, I64, U8, U16, U32, U64, Array, Int, Param, Ptr, Struct, Type, Unknown,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from cudalint.frontend.declare import Declarations
+    from cudalint.frontend.scope import Scope
+
+#: The type of ``auto`` until its initialiser is known.
+AUTO = Unknown("auto without an initialiser")
+FUNCTION = Unknown("a function")
+
+#: The class behind a project's Struct. Weak, so that an edited file's tree does not stay.
+class_of: WeakValueDictionary[Struct, TypeDecl] = WeakValueDictionary()
+#: The template arguments of a Struct, project's or not.
+arguments_of: dict[Struct, tuple[Type | int | None, ...]] = {}
+
+_STD_CLASSES = frozenset({
+    "vector", "array", "string", "pair", "tuple", "complex", "unique_ptr", "shared_ptr", "map", "unordered_map", "set",
+    "list", "deque", "span", "function", "optional", "mutex", "thread", "atomic", "initializer_list", "string_view",
+    "ofstream", "ifstream", "stringstream", "ostringstream", "mt19937", "ostream", "istream", "fstream", "queue",
+    "bitset", "valarray", "chrono", "numeric_limits", "unordered_set", "priority_queue", "stack", "exception",
+})  # fmt: skip
+_CLASS_NAMESPACES = ("cooperative_groups::", "cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
+_INTEGERS = {"8": (I8, U8), "16": (I16, U16), "32": (I32, U32), "64": (I64, U64)}
+
+
+class Flags(NamedTuple):
+    """The specifiers of a declaration."""
+
+    const: bool = False
+    constexpr: bool = False
+    static: bool = False
+    extern: bool = False
+    shared: bool = False
+    constant: bool = False
+    device: bool = False
+
+
+_NO_FLAGS = Flags()
+_FLAG_WORDS = {
+    "const": "const", "constexpr": "constexpr", "static": "static", "extern": "extern", "__shared__": "shared",
+    "__constant__": "constant", "__device__": "device", "__managed__": "device",
+}  # fmt: skip
+
+
+class Typer:
+    """Resolves types where a name is used: in ``prefix`` (namespaces and class) of a file.
+
+    ``names`` are the names of the blocks around: variables, types, and template values as constants.
+    """
+
+    def __init__(self, declarations: Declarations, prefix: str) -> None:
+        self.declarations = declarations
+        self.file = declarations.file
+        self.s = declarations.source
+        self.scope: Scope = declarations.scope
+        self.prefix = prefix
+        self.names: dict[str, Var | Type | Const] = {}
+
+    # Given by the expression layer.
+    def expr(self, node: Node) -> Expr:
+        raise NotImplementedError
+
+    def nested(self, declarations: Declarations, prefix: str) -> Typer:
+        """Another of the same class, elsewhere."""
+        return type(self)(declarations, prefix)
+
+    def text(self, node: Node) -> str:
+        return self.s[node.start_byte : node.end_byte]
+
+    def bind_templates(
+        self, lists: tuple[Node, ...], bindings: dict[str, Type | int] | None, arguments: tuple[Type | int | None, ...] = ()
+    ) -> list[Var]:
+        """Declare the template parameters of ``lists``; ``arguments`` are for the last list. Returns those left open."""
+        from cudalint.ir.nodes import Var
+
+        opened = []
+        for number, list_ in enumerate(lists):
+            given = arguments if number == len(lists) - 1 else ()
+            kinds = template_names(self.s, list_)
+            nodes = [child for child in list_.named_children if child.type.endswith("parameter_declaration")]
+            for position, ((name, kind), node) in enumerate(zip(kinds, nodes, strict=False)):
+                if not name:
+                    continue
+                bound: Type | int | None = given[position] if position < len(given) else None
+                if bindings is not None and name in bindings:
+                    bound = bindings[name]
+                if bound is None and given and position >= len(given):
+                    bound = self.default_argument(node, kind)
+                if kind == "type":
+                    self.names[name] = bound if isinstance(bound, Type) else Param(name)
+                    continue
+                type_, flags, declarators = self.specified(node.children)
+                declared = self.declare(type_, declarators[0])[1] if declarators else type_
+                if declared is AUTO:
+                    declared = I32 if isinstance(bound, int) else Unknown("a template parameter of type auto")
+                start, end = node.start_byte, node.end_byte
+                if isinstance(bound, int):
+                    self.names[name] = Const(start, end, declared, declared.wrap(bound) if isinstance(declared, Int) else bound, name)
+                else:
+                    variable = Var(name, declared, "template", start, end, const=True)
+                    self.names[name] = variable
+                    opened.append(variable)
+        return opened
+
+    def default_argument(self, node: Node, kind: str) -> Type | int | None:
+        default = node.child_by_field_name("default_type" if kind == "type" else "default_value")
+        if default is None:
+            return None
+        return self.type_of(default) if kind == "type" else fold(self.expr(default))
+
+    # Types.
+
+    def type_of(self, node: Node) -> Type:
+        """The type that a type node names; ``AUTO`` for ``auto``."""
+        kind = node.type
+        if kind == "primitive_type":
+            return BUILTIN_NAMES.get(self.text(node)) or Unknown(f"type '{self.text(node)}'")
+        if kind in ("type_identifier", "identifier", "namespace_identifier", "field_identifier"):
+            return self.named(self.text(node))
+        if kind == "sized_type_specifier":
+            return self.sized(node)
+        if kind == "placeholder_type_specifier":
+            return AUTO
+        if kind == "type_descriptor":
+            type_, _, declarators = self.specified(node.children)
+            return self.declare(type_, declarators[0])[1] if declarators else type_
+        if kind == "template_type" or kind == "template_function":
+            return self.template(self.text(node.children[0]), node.children[-1])
+        if kind == "qualified_identifier":
+            return self.qualified(node)
+        if kind == "dependent_type":
+            return self.type_of(node.children[-1])
+        if kind in CLASSES or kind == "enum_specifier":
+            return self.class_type(node)
+        if kind == "decltype":
+            inner = [c for c in node.named_children if c.type != "auto"]
+            if not inner:
+                return AUTO
+            return self.type_of(inner[0]) if inner[0].type in ("type_descriptor", "primitive_type") else self.expr(inner[0]).type
+        return Unknown(f"type '{self.text(node)[:40]}'")
+
+    def sized(self, node: Node) -> Type:
+        words = self.text(node).split()
+        base = [w for w in words if w not in ("unsigned", "signed", "long", "short", "const", "volatile")]
+        unsigned = "unsigned" in words
+        if base == ["char"]:
+            return U8 if unsigned else I8
+        if base == ["double"]:
+            return F64
+        if base and base != ["int"]:
+            return self.named(base[0])
+        if "short" in words:
+            return U16 if unsigned else I16
+        if "long" in words:
+            return U64 if unsigned else I64
+        return U32 if unsigned else I32
+
+    def named(self, name: str) -> Type:
+        """The type called ``name``, without template arguments."""
+        found = self.find_type(name)
+        return found if found is not None else Unknown(f"type '{name}' is not declared in the project")
+
+    def find_type(self, name: str) -> Type | None:
+        """As :meth:`named`, but None when nothing declares ``name`` as a type."""
+        local = self.names.get(name)
+        if local is not None:
+            return local if isinstance(local, Type) else None
+        decl = self.scope.type(name, self.prefix)
+        if decl is not None:
+            return self.resolve(decl, ())
+        if "::" in name:
+            name = self.scope.expand(name)
+            head, _, last = name.rpartition("::")
+            if head in ("std", "cuda::std", "") and last in BUILTIN_NAMES:
+                return BUILTIN_NAMES[last]
+            if head == "std":
+                return Struct(name) if last in _STD_CLASSES else None
+            if name.startswith("cooperative_groups::"):
+                return Struct(name)
+            outer = self.find_type(head)
+            if isinstance(outer, Struct):
+                return self.member_type(outer, last)
+            return None
+        found = BUILTIN_NAMES.get(name)
+        if found is None and name in _STD_CLASSES and name in ("string", "vector", "array", "pair", "complex"):
+            return Struct(f"std::{name}")
+        if found is None and "cooperative_groups" in self.scope.usings and name in ("thread_block", "grid_group", "thread_group", "coalesced_group"):  # noqa: E501
+            return Struct(f"cooperative_groups::{name}")
+        return found
+
+    def qualified(self, node: Node) -> Type:
+        """``ns::T``, ``A<int>::type``, ``std::vector<T>``."""
+        scopes: list[Node] = []
+        last = node
+        while last.type == "qualified_identifier":
+            children = last.children
+            if children[0].type != "::":
+                scopes.append(children[0])
+            last = children[-1]
+        if last.type in ("dependent_name", "template_method"):
+            return Unknown(f"type '{self.text(node)[:60]}'")
+        for index, scope in enumerate(scopes):
+            if scope.type == "template_type":
+                # A member of an instance: resolve the instance, then the member in it.
+                path = "::".join([self.text(s) for s in scopes[:index]] + [self.text(scope.children[0])])
+                return self.of_instance(self.template(path, scope.children[-1]), [*scopes[index + 1 :], last])
+        path = "::".join(self.text(s) for s in scopes)
+        if last.type in ("template_type", "template_function"):
+            name = self.text(last.children[0])
+            return self.template(f"{path}::{name}" if path else name, last.children[-1])
+        name = self.text(last)
+        if len(scopes) == 1:
+            local = self.names.get(path)
+            if isinstance(local, Struct):
+                return self.member_type(local, name) or Unknown(f"type '{path}::{name}'")
+            if isinstance(local, Type):
+                return Unknown(f"type '{path}::{name}' depends on a template parameter")
+        found = self.find_type(f"{path}::{name}" if path else name)
+        return found if found is not None else Unknown(f"type '{self.text(node)}' is not declared in the project")
+
+    def of_instance(self, outer: Type, rest: list[Node]) -> Type:
+        for node in rest:
+            name = self.text(node.children[0] if node.type in ("template_type", "template_function") else node)
+            found = self.member_type(outer, name) if isinstance(outer, Struct) else None
+            if found is None:
+                return Unknown(f"member type '{name}' of '{outer}'")
+            outer = found
+        return outer
+
+    def member_type(self, outer: Struct, name: str) -> Type | None:
+        """The type ``outer::name``."""
+        decl = class_of.get(outer)
+        if decl is None:
+            if name in ("TempStorage", "iterator", "const_iterator") or outer.name.startswith(("cub::", "cooperative_groups::")):
+                return Struct(f"{outer.name}::{name}")
+            if name == "value_type" and outer in arguments_of:
+                first = arguments_of[outer][0]
+                return first if isinstance(first, Type) else None
+            if name == "size_type" and outer.name.startswith("std::"):
+                return U64
+            return None
+        inner = decl.declarations.types.get(f"{decl.qualname}::{name}")
+        if inner is None:
+            return None
+        return self.resolve(inner, (), arguments_of.get(outer, ()), decl)
+
+    def template(self, name: str, arguments: Node) -> Type:
+        """``name<arguments>``."""
+        decl = None if name in self.names else self.scope.type(name, self.prefix)
+        values = tuple(self.argument(child) for child in arguments.named_children)
+        folded = tuple(v if isinstance(v, Type) else fold(v) for v in values)
+        if decl is not None:
+            return self.resolve(decl, folded)
+        full = self.scope.expand(name)
+        head, _, last = full.rpartition("::")
+        if not head and last in _STD_CLASSES:
+            full = f"std::{last}"
+        elif not head and "cooperative_groups" in self.scope.usings and last == "thread_block_tile":
+            full = f"cooperative_groups::{last}"
+        if (full.startswith("std::") and last in _STD_CLASSES) or full.startswith(_CLASS_NAMESPACES) or full.startswith("cub::"):
+            texts = ", ".join("?" if v is None else str(v) for v in folded)
+            result = Struct(f"{full}<{texts}>")
+            arguments_of[result] = folded
+            if full == "std::array" and len(folded) == 2 and isinstance(folded[0], Type) and isinstance(folded[1], int):
+                result.packed_size = Array(folded[0], folded[1]).size
+            return result
+        if head == "std" and last.endswith("_t") and folded:
+            return self.trait(last, folded)
+        return Unknown(f"type '{full}<...>' is not declared in the project")
+
+    def trait(self, name: str, arguments: tuple[Type | int | None, ...]) -> Type:
+        first = arguments[0]
+        if name in ("remove_reference_t", "remove_const_t", "remove_cv_t", "decay_t", "remove_cvref_t", "type_identity_t"):
+            return first if isinstance(first, Type) else Unknown(f"std::{name}")
+        if name == "conditional_t" and len(arguments) == 3 and isinstance(first, int):
+            chosen = arguments[1] if first else arguments[2]
+            return chosen if isinstance(chosen, Type) else Unknown(f"std::{name}")
+        if name in ("make_unsigned_t", "make_signed_t") and isinstance(first, Int):
+            return Int(first.bits, name == "make_signed_t")
+        return Unknown(f"std::{name}")
+
+    def argument(self, node: Node) -> Type | Expr:
+        """A template argument: a type or a value."""
+        if node.type == "type_descriptor":
+            children = node.children
+            if len(children) == 1:
+                inner = children[0]
+                if inner.type == "type_identifier":
+                    name = self.text(inner)
+                    local = self.names.get(name)
+                    if isinstance(local, Type):
+                        return local
+                    if local is not None or (
+                        self.scope.type(name, self.prefix) is None and self.scope.value(name, self.prefix) is not None
+                    ):
+                        return self.expr(inner)
+                elif inner.type == "qualified_identifier":
+                    found = self.qualified(inner)
+                    if isinstance(found, Unknown):
+                        value = self.expr(inner)
+                        if not isinstance(value.type, Unknown):
+                            return value
+                    return found
+            return self.type_of(node)
+        if node.type == "identifier":
+            found_type = self.find_type(self.text(node))
+            if found_type is not None:
+                return found_type
+        return self.expr(node)
+
+    def class_type(self, node: Node) -> Type:
+        """``struct S``, ``enum E``, with a body or without."""
+        name = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if node.type == "enum_specifier" and body is not None:
+            return self.local_enum(node)
+        if body is None:
+            if name is None:
+                return Unknown("an unnamed class")
+            found = self.type_of(name)
+            return found
+        decl = self.declared_class(node, self.text(name) if name is not None else None)
+        return self.resolve(decl, ())
+
+    def declared_class(self, node: Node, name: str | None) -> TypeDecl:
+        """The TypeDecl of a class specifier with a body: the file's, or a new one for a local class."""
+        if name is not None:
+            for decl in self.declarations.types_by_name.get(name, ()):
+                if decl.start == node.start_byte:
+                    return decl
+        decl = TypeDecl(self.declarations, "class", name or f"class@{node.start_byte}", f"{self.prefix}@{node.start_byte}", node, (), True)
+        self.local_classes = [*getattr(self, "local_classes", []), decl]
+        return decl
+
+    def local_enum(self, node: Node) -> Type:
+        return I32
+
+    def resolve(
+        self, decl: TypeDecl, arguments: tuple[Type | int | None, ...],
+        outer: tuple[Type | int | None, ...] = (), within: TypeDecl | None = None,
+    ) -> Type:  # fmt: skip
+        """The type behind a declaration, with these template arguments; ``outer`` are those of the class around it."""
+        if decl.kind == "enum":
+            base = decl.node.child_by_field_name("base")
+            return self.nested(decl.declarations, decl.scope).type_of(base) if base is not None else I32
+        key = (arguments, outer)
+        found = decl.resolved.get(key)
+        if found is not None:
+            return found
+        typer = self.nested(decl.declarations, decl.qualname if decl.kind == "class" else decl.scope)
+        if decl.in_class and "@" in decl.scope:
+            typer.names = dict(self.names)
+        if decl.templates:
+            around = decl.templates if decl.in_class and within is not None else decl.templates[:-1]
+            if outer and around:
+                typer.bind_templates(around, None, outer)
+            if not (decl.in_class and within is not None and around is decl.templates):
+                typer.bind_templates(decl.templates if not outer else decl.templates[-1:], None, arguments)
+        if decl.kind == "alias":
+            decl.resolved[key] = Unknown(f"type '{decl.qualname}' refers to itself")
+            found = decl.resolved[key] = typer.alias(decl)
+            return found
+        texts = ", ".join("?" if v is None else str(v) for v in arguments)
+        name = re.sub(r"@\d+", "", decl.qualname).removeprefix("::")
+        identity: object = decl.declarations.file.path
+        if "@" in decl.qualname:
+            identity = (identity, decl.start)
+        elif outer:
+            identity = (identity, outer)
+        result = Struct(f"{name}<{texts}>" if arguments else name, identity)
+        decl.resolved[key] = result
+        class_of[result] = decl
+        if arguments or outer:
+            arguments_of[result] = arguments or outer
+        typer.layout(decl, result)
+        return result
+
+    def alias(self, decl: TypeDecl) -> Type:
+        if decl.declarator is None:
+            type_node = decl.node.children[-2] if decl.node.children[-1].type == ";" else decl.node.children[-1]
+            return self.type_of(type_node)
+        type_node = split(decl.node.children)[0]
+        if type_node is None:
+            return Unknown(f"type '{decl.qualname}'")
+        if type_node.type in CLASSES and type_node.child_by_field_name("body") is not None:
+            for other in self.declarations.types.values():
+                if other.start == type_node.start_byte and other.kind == "class":
+                    return self.declare(self.resolve(other, ()), decl.declarator)[1]
+        return self.declare(self.type_of(type_node), decl.declarator)[1]
+
+    def layout(self, decl: TypeDecl, result: Struct) -> None:
+        """Fill in fields, size and alignment of a class."""
+        fields: dict[str, Type] = {}
+        result.fields = fields
+        union = decl.node.type == "union_specifier"
+        size: int | None = 0
+        align = 1
+        body: Node | None = None
+        for child in decl.node.children:
+            kind = child.type
+            if kind == "field_declaration_list":
+                body = child
+            elif kind == "alignas_qualifier":
+                wanted = fold(self.expr(child.named_children[0])) if child.named_children else None
+                align = max(align, wanted or 1)
+            elif kind == "base_class_clause":
+                for base in child.named_children:
+                    if base.type in TYPES:
+                        type_ = self.type_of(base)
+                        if isinstance(type_, Struct) and type_.fields is not None:
+                            fields.update(type_.fields)
+                        size = self.place(size, type_, union) if size is not None and getattr(type_, "fields", None) else size
+                        if not isinstance(type_, Struct) or type_.size is None:
+                            size = None
+                        align = max(align, _alignment(type_))
+        for child in body.children if body is not None else ():
+            kind = child.type
+            if kind == "declaration" or kind == "function_definition":
+                if "virtual" in (c.type for c in child.children):
+                    size = None
+                continue
+            if kind != "field_declaration":
+                continue
+            type_node, declarators = split(child.children)
+            if type_node is None:
+                continue
+            type_, flags, _ = self.specified(child.children)
+            if flags.static or (flags.constexpr and not declarators):
+                continue
+            bits = any(c.type == "bitfield_clause" for c in child.children)
+            default = child.child_by_field_name("default_value")
+            if not declarators and isinstance(type_, Struct) and type_.fields is not None:
+                fields.update(type_.fields)
+                size = self.place(size, type_, union)
+                align = max(align, _alignment(type_))
+            for declarator in declarators:
+                if declarator.type == "bitfield_clause" or (default is not None and declarator.id == default.id):
+                    continue
+                if declarator.type == "function_declarator" and not _is_pointer(declarator):
+                    continue
+                name, field, ref = self.declare(type_, declarator)
+                if name is None:
+                    continue
+                fields[self.text(name)] = field
+                size = None if bits else self.place(size, Ptr(field) if ref else field, union)
+                align = max(align, 8 if ref else _alignment(field))
+        result.align = align
+        if size is not None:
+            result.packed_size = max(1, -(-size // align) * align)
+
+    @staticmethod
+    def place(size: int | None, field: Type, union: bool) -> int | None:
+        """The size of a class after one more field."""
+        width = field.size
+        if size is None or width is None:
+            return None
+        if union:
+            return max(size, width)
+        align = _alignment(field)
+        return -(-size // align) * align + width
+
+    # Declarations.
+
+    def specified(self, children: list[Node]) -> tuple[Type, Flags, list[Node]]:
+        """The base type, the specifiers and the declarators of a declaration with these children."""
+        type_: Type | None = None
+        words: dict[str, bool] | None = None
+        declarators: list[Node] = []
+        for child in children:
+            kind = child.type
+            if kind == "type_qualifier" or kind == "storage_class_specifier":
+                flag = _FLAG_WORDS.get(self.s[child.start_byte : child.end_byte])
+                if flag is not None:
+                    words = words or {}
+                    words[flag] = True
+            elif type_ is None and kind in TYPES:
+                type_ = self.type_of(child)
+            elif kind == "extern" or kind == "__device__" or kind == "static":
+                words = words or {}
+                words[_FLAG_WORDS[kind]] = True
+            elif kind.endswith("declarator") or kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier"):
+                declarators.append(child)
+        flags = _NO_FLAGS if words is None else Flags(**words)
+        return type_ or Unknown("no type is written"), flags, declarators
+
+    def declare(self, type_: Type, node: Node) -> tuple[Node | None, Type, bool]:
+        """The name node, the type and whether it is a reference, of a declarator over ``type_``."""
+        ref = False
+        while True:
+            kind = node.type
+            if kind == "identifier" or kind == "field_identifier" or kind == "type_identifier":
+                return node, type_, ref
+            inner: Node | None = None
+            if kind == "array_declarator" or kind == "abstract_array_declarator":
+                extent: int | Expr | None = None
+                for child in node.children:
+                    child_kind = child.type
+                    if child_kind.endswith("declarator") or (child_kind == "identifier" and inner is None and child.start_byte == node.start_byte) or child_kind in ("field_identifier", "type_identifier"):  # noqa: E501
+                        inner = child
+                    elif child.is_named and child_kind != "type_qualifier":
+                        value = self.expr(child)
+                        folded = fold(value)
+                        extent = folded if folded is not None else value
+                type_ = Array(type_, extent)
+            elif kind == "function_declarator" or kind == "abstract_function_declarator":
+                type_ = FUNCTION
+                inner = node.children[0] if node.children[0].type != "parameter_list" else None
+            else:
+                if kind == "pointer_declarator" or kind == "abstract_pointer_declarator":
+                    type_ = Ptr(type_)
+                elif kind == "reference_declarator" or kind == "abstract_reference_declarator":
+                    ref = True
+                elif kind == "qualified_identifier":
+                    return node, type_, ref
+                for child in node.children:
+                    child_kind = child.type
+                    if child_kind.endswith("declarator") or child_kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier"):  # noqa: E501
+                        inner = child
+                        break
+            if inner is None:
+                return None, type_, ref
+            node = inner
+
+    def const_of(self, node: Node, flags: Flags, ref: bool) -> bool:
+        """Whether the variable itself is const: by the declarator for a pointer, else by the specifiers."""
+        while node.type in ("init_declarator", "array_declarator"):
+            node = node.children[0]
+        if node.type == "pointer_declarator":
+            return flags.constexpr or any(c.type == "type_qualifier" and self.text(c) == "const" for c in node.children)
+        return (flags.const or flags.constexpr) and not ref
+
+
+def _is_pointer(node: Node) -> bool:
+    return node.children[0].type == "parenthesized_declarator"
+
+
+def _alignment(type_: Type) -> int:
+    while isinstance(type_, Array):
+        type_ = type_.element
+    if isinstance(type_, Struct):
+        return type_.align or 1
+    return type_.size or 1
+
+
+def decay(type_: Type) -> Type:
+    """The type of an expression used as a value: an array is a pointer to its first element."""
+    return Ptr(type_.element) if isinstance(type_, Array) else type_
