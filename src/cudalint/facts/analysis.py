@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -154,7 +155,7 @@ class _Analysis:
             return None
         found = [
             f
-            for path in self.project.siblings(event.fn.file.path)
+            for path in sorted(self.project.siblings(os.path.dirname(event.fn.file.path)))
             if (file := self.project.file(path)).error is None
             for f in file.declarations.functions_by_name.get(name, ())
             if f.kind == "kernel" and f.has_body

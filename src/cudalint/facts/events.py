@@ -235,6 +235,14 @@ class Comparison(Event):
     term: Term
 
 
+class Definition(Event):
+    """A local that is given a value where it is declared: ``var`` and the ``term`` it holds."""
+
+    __slots__ = ("term", "var")
+    var: Var
+    term: Term
+
+
 class LaunchEvent(Event):
     """A launch as executed: ``grid`` and ``block`` as three terms (None where not visible), kernel arguments as values."""
 
@@ -261,8 +269,8 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "function",
-        "launches", "loops", "objects", "opaques", "params", "returns",
+        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "definitions",
+        "function", "launches", "loops", "objects", "opaques", "params", "returns",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -275,6 +283,7 @@ class Flow:
         self.returns: list[ReturnEvent] = []
         self.conversions: list[Conversion] = []
         self.comparisons: list[Comparison] = []
+        self.definitions: list[Definition] = []
         self.launches: list[LaunchEvent] = []
         self.calls: list[CallEvent] = []
         self.loops: list[Loop] = []

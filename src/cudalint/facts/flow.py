@@ -33,6 +33,7 @@ from cudalint.facts.events import (
     Collective,
     Comparison,
     Conversion,
+    Definition,
     Event,
     Flow,
     Guard,
@@ -311,7 +312,11 @@ class _Walker:
                 self.env[var] = self.unknown_value("uninit", var.name, type_, var)
             return
         value = self.value(node.init)
-        self.env[var] = self.stored(value, var, node.init)
+        held = self.env[var] = self.stored(value, var, node.init)
+        if self.device and isinstance(held, Term) and held.op not in ("const", "atom") and isinstance(type_, Int):
+            event: Definition = self.event(Definition, node)
+            event.var, event.term = var, held
+            self.flow.definitions.append(event)
 
     def stored(self, value: Value | None, var: ir.Var, node: ir.Expr) -> Value:
         """``value`` as ``var`` holds it."""

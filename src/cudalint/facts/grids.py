@@ -1,0 +1,90 @@
+"""Grids: how many threads a launch starts along an axis, and the size its grid was computed from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.ir.types import U64
+
+if TYPE_CHECKING:
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Poly, Term
+
+
+class Sizing(NamedTuple):
+    """``blocks`` of a grid axis as ``size`` (a term) divided by ``divisor``; None where it is the size itself."""
+
+    size: Term
+    divisor: Term | None
+
+
+def threads(launch: Launch, axis: str) -> Term | None:
+    """Threads along an axis over the whole grid, a 64-bit term over the host's sizes."""
+    if launch.grid is None or launch.block is None:
+        return None
+    at = "xyz".index(axis)
+    return t.binary("mul", t.convert(launch.grid[at], U64), t.convert(launch.block[at], U64), U64)
+
+
+def sizing(blocks: Term) -> Sizing:
+    """The size a grid dimension is computed from: the dividend of its division, what is added for rounding left out."""
+    stack = [blocks]
+    seen = set()
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        if term.op in ("div", "shr"):
+            return Sizing(_without_rounding(term.args[0]), term.args[1])
+        stack.extend(term.args)
+    return Sizing(blocks, None)
+
+
+def _without_rounding(term: Term) -> Term:
+    """``n`` of ``n + t - 1``: the part of a dividend that grows with data."""
+    while term.op == "cast":
+        term = term.args[0]
+    if term.op in ("add", "sub"):
+        sides = [a for a in term.args if any(_is_size(x) for x in t.leaves(a))]
+        if len(sides) == 1 and (term.op == "add" or sides[0] is term.args[0]):
+            return _without_rounding(sides[0])
+        if len(sides) == 2 and term.op == "add":
+            # `n + block.x - 1` with a block size that is itself a variable: the larger part is n.
+            named = [s for s in term.args if s.op != "atom" or "block" not in s.data.name.lower()]
+            if len(named) == 1:
+                return _without_rounding(named[0])
+    return term
+
+
+def _is_size(leaf: Term) -> bool:
+    return leaf.data.kind not in ("bdim", "gdim", "device", "sizeof")
+
+
+def surplus(launch: Launch, axis: str) -> w.Assignment | None:
+    """Host sizes at which the launch starts more threads along an axis than the size its grid comes from.
+
+    None where it never does (an exact or floored grid, one block an item), or where that cannot be told.
+    """
+    total = threads(launch, axis)
+    if total is None or launch.grid is None:
+        return None
+    blocks = launch.grid["xyz".index(axis)]
+    source = sizing(blocks)
+    if source.divisor is None:
+        return None
+    leaves = sorted(t.leaves(total) | t.leaves(source.size), key=lambda x: x.key)
+    if not leaves:
+        return None
+    goal = t.compare("<", t.convert(source.size, U64), total)
+    one = t.compare("<=", t.const(1, source.size.type), source.size)
+    return w.solve(t.land(one, goal), leaves, given=launch.conditions, limit=launch.config.max_elements)
+
+
+def size_poly(launch: Launch, axis: str) -> Poly | None:
+    """The polynomial of the size that an axis's grid is computed from."""
+    if launch.grid is None:
+        return None
+    return t.poly(sizing(launch.grid["xyz".index(axis)]).size)

@@ -1,0 +1,387 @@
+"""CL501 linear-guard-2d, CL502 missing-axis-check, CL504 early-offset: two axes, and which of them are tested."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import grids, shapes
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts
+from cudalint.facts.flow import TID, from_poly
+from cudalint.facts.uniformity import expand
+from cudalint.findings import Witness
+from cudalint.ir.types import I64
+from cudalint.rules import support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Access, Guard
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.shapes import Axis, Bound
+    from cudalint.facts.terms import Poly, Term
+
+CODES = ("CL501", "CL502", "CL504")
+
+_DIMENSIONS = frozenset({"bdim", "gdim"})
+_DEFAULT_BLOCKS = ((16, 16, 1), (8, 8, 4))
+
+
+class Plane(NamedTuple):
+    """An offset made of several launch axes: ``fast`` moves within a row, ``slow`` from row to row.
+
+    ``row`` is the row's length in elements as a polynomial (the slow axis's scale over the fast one's).
+    """
+
+    fast: Axis
+    slow: Axis
+    row: Poly
+    axes: dict[str, Axis]
+
+
+def plane(p: Poly) -> Plane | None:
+    """The two fastest axes of an index, None where it has fewer or its rows are a launch dimension long."""
+    found = shapes.axes(p)
+    if len(found) < 2:
+        return None
+    axes = list(found.values())
+    for fast in axes:
+        if not fast.thread and fast.block is None and not fast.scale:
+            continue
+        rows = []
+        for slow in axes:
+            if slow is fast:
+                continue
+            row = shapes.divide(slow.scale, fast.scale)
+            if row is not None and _is_data(row):
+                rows.append((len(next(iter(row))), slow, row))
+        if len(rows) == len(axes) - 1:
+            _, slow, row = min(rows, key=lambda item: item[0])
+            return Plane(fast, slow, row, found)
+    return None
+
+
+def _is_data(row: Poly) -> bool:
+    """Whether a row's length comes from data or is a constant over 1, and not from the launch alone."""
+    constant = t.constant(row)
+    if constant is not None:
+        return constant > 1
+    return shapes.positive(row) and not all(a.data.kind in _DIMENSIONS for a in t.atoms_of(row) if a.op == "atom")
+
+
+class _Use(NamedTuple):
+    access: Access
+    plane: Plane
+    alone: set[str]
+    together: list[Bound]
+
+
+def _uses(kernel: Kernel) -> list[_Use]:
+    """The global accesses at offsets of two axes and more, by position in the source."""
+    result = []
+    for access in kernel.flow.accesses:
+        if access.obj.kind != "global" or access.scalar is None:
+            continue
+        found = plane(expand(access.scalar))
+        if found is not None:
+            result.append(_Use(access, found, *shapes.tested_axes(access.guard)))
+    result.sort(key=lambda use: (use.access.fn.file.path, use.access.node.start))
+    return result
+
+
+def check_guards(kernel: Kernel) -> Iterator[Draft]:
+    """One finding a kernel and fault: the first access that a thread outside of a row can reach."""
+    if not kernel.is_kernel or not kernel.flow.complete:
+        return
+    uses = _uses(kernel)
+    reported: set[str] = set()
+    for use in uses:
+        draft = _linear(kernel, use) or _late(kernel, use, uses)
+        code = "CL501"
+        if draft is None:
+            draft, code = _missing(kernel, use), "CL502"
+        if draft is not None and code not in reported:
+            reported.add(code)
+            yield draft
+
+
+def check_early(kernel: Kernel) -> Iterator[Draft]:
+    """An offset formed before the tests of both its axes, and used only after them."""
+    if not kernel.is_kernel:
+        return
+    uses = _uses(kernel)
+    for definition in kernel.flow.definitions:
+        if definition.stack:
+            continue
+        p = expand(t.poly(definition.term))
+        found = plane(p)
+        if found is None or not (found.fast.is_global or found.slow.is_global):
+            continue
+        tested, _ = shapes.tested_axes(definition.guard)
+        needed = {found.fast.name, found.slow.name} - _untestable(kernel, found)
+        if needed <= tested:
+            continue
+        using = [u for u in uses if u.plane.axes.keys() == found.axes.keys() and u.plane.row == found.row]
+        using = [u for u in using if u.access.index is not None and definition.term in _parts(u.access.index)]
+        if not using or not all(needed <= u.alone for u in using):
+            continue
+        name = definition.var.name
+        shape = _shape(kernel)
+        yield Draft(
+            "CL504", definition.fn, definition.fn.file, definition.node.start, definition.node.end,
+            f"`{name}` is formed before `{found.fast.name}` and `{found.slow.name}` are tested: nothing is wrong while "
+            "it is used after the tests only, but the next edit that uses it above them is out of range",
+            "form the offset below the tests of both axes",
+            Witness(
+                {}, None, shape, ((0, 0, 0), (shape[0] - 1, 0, 0)), {"first use is on line": _line(using[0].access)}
+            ),
+        )  # fmt: skip
+
+
+def _parts(term: Term) -> set[Term]:
+    """Every sub-term of ``term``, conversions seen through."""
+    result: set[Term] = set()
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item not in result:
+            result.add(item)
+            stack.extend(item.args)
+    return result
+
+
+def _line(access: Access) -> int:
+    return access.fn.file.span(access.node.start, access.node.end).line
+
+
+def _untestable(kernel: Kernel, found: Plane) -> set[str]:
+    """Axes that need no test: one block an item, or an exact grid, at every visible launch."""
+    return {
+        axis.name
+        for axis in found.axes.values()
+        if kernel.launches and not axis.thread and all(grids.surplus(x, axis.name) is None for x in kernel.launches)
+    }
+
+
+def _shape(kernel: Kernel) -> tuple[int, int, int]:
+    shape = support.block_shape(kernel)
+    return shape if kernel.launches and shape[1:] != (1, 1) else _DEFAULT_BLOCKS[0]
+
+
+# --- CL501 --------------------------------------------------------------------------------------
+
+
+def _linear(kernel: Kernel, use: _Use) -> Draft | None:
+    """The offset alone is tested, so a thread beyond the row's end works on the next row."""
+    fast, slow = use.plane.fast.name, use.plane.slow.name
+    if fast in use.alone:
+        return None
+    bound = next(
+        (b for b in use.together if shapes.coefficient(b.excess, TID[fast]) and _grows(b, slow)), None
+    )
+    if bound is None or not use.plane.fast.thread:
+        return None
+    return _overlap(kernel, use, bound, f"only the offset is tested (`{t.show(bound.term)}`)")
+
+
+def _grows(bound: Bound, axis: str) -> bool:
+    return bool(shapes.axes(bound.excess).get(axis))
+
+
+def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
+    """Used above the tests that come later for the very same offset."""
+    fast, slow = use.plane.fast.name, use.plane.slow.name
+    if use.alone or use.together or not use.plane.fast.is_global:
+        return None
+    later = [
+        u for u in uses
+        if u.access.seq > use.access.seq and {fast, slow} <= u.alone and u.access.scalar == use.access.scalar
+    ]  # fmt: skip
+    if not later:
+        return None
+    return _overlap(kernel, use, None, f"the tests of both axes come only later, on the way to line {_line(later[0].access)}")
+
+
+def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft | None:
+    """The draft with its witness: a thread with x = w whose offset is a legal one of row 1."""
+    row = from_poly(use.plane.row, I64)
+    launches = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    case = None
+    for launch in launches:
+        case = _at_launch(launch, use, row, bound)
+        if case is not None:
+            break
+    if case is None and len(launches) < max(1, len(kernel.launches)):
+        case = _by_itself(kernel, use, row, bound)
+    if case is None:
+        return None
+    sizes, grid, block, thread, width = case
+    fast, slow = use.plane.fast.name, use.plane.slow.name
+    row_words = t.show(row)
+    return Draft(
+        "CL501", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
+        f"`{support.text(use.access.fn, use.access.node)}` is reached by threads past the end of a row: {why}, "
+        f"so a thread with {fast} >= {row_words} works on an element of the next row",
+        f"test {fast} and {slow} each against its own size, then form the offset",
+        Witness(sizes, grid, block, thread, {f"{fast} of that thread": width, "row it should not touch": 1}),
+        (*support.calls(use.access), *support.launched_at(kernel, 1)),
+    )  # fmt: skip
+
+
+_Case = tuple[
+    dict[str, int],
+    tuple[int, int, int],
+    tuple[int, int, int],
+    tuple[tuple[int, int, int], tuple[int, int, int]],
+    int,
+]
+
+
+def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Case | None:
+    fast = use.plane.fast.name
+    total, width = grids.threads(launch, fast), launch.at_launch(row)
+    if total is None or launch.grid is None or launch.block is None:
+        return None
+    limit = launch.at_launch(bound.term) if bound is not None else t.TRUE
+    at = "xyz".index(fast)
+    parts = [*launch.grid, *launch.block]
+    leaves = sorted(
+        {x for p in (total, width, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
+        key=lambda x: x.key,
+    )
+
+    def thread(env: w.Assignment) -> tuple[tuple[int, int, int], tuple[int, int, int], dict[Term, int]] | None:
+        w_, t_ = t.evaluate(width, env), t.evaluate(total, env)
+        if not 0 < w_ < t_:
+            return None
+        numbers = [t.evaluate(p, env) for p in parts]
+        size = numbers[3 + at]
+        block_index, thread_index = [0, 0, 0], [0, 0, 0]
+        block_index[at], thread_index[at] = w_ // size, w_ % size
+        b, i = tuple(block_index), tuple(thread_index)
+        here = support.coordinates(b, i)  # type: ignore[arg-type]  # three each
+        here.update(support.dimensions(tuple(numbers[:3]), tuple(numbers[3:])))  # type: ignore[arg-type]  # three each
+        return b, i, here  # type: ignore[return-value]  # three each
+
+    def goal(env: w.Assignment) -> bool:
+        found = thread(env)
+        return found is not None and bool(t.evaluate(limit, {**env, **found[2]}))
+
+    env = w.solve(goal, leaves, given=launch.conditions, extra=_edges(launch, at), limit=launch.config.max_elements)
+    if env is None:
+        return None
+    found = thread(env)
+    assert found is not None
+    numbers = [t.evaluate(p, env) for p in parts]
+    return (
+        support.sizes_of(env), tuple(numbers[:3]), tuple(numbers[3:]), (found[0], found[1]), t.evaluate(width, env)
+    )  # type: ignore[return-value]  # three each  # fmt: skip
+
+
+def _edges(launch: Launch, at: int) -> tuple[int, ...]:
+    size = launch.known_block("xyz"[at])
+    return (size - 1, size, size + 1) if size else (17,)
+
+
+def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Case | None:
+    """The same without a visible launch: two blocks of 16 x 16 threads over rows of 17 elements."""
+    shape = _shape(kernel)
+    at = "xyz".index(use.plane.fast.name)
+    size = shape[at]
+    limit = bound.term if bound is not None else t.TRUE
+    grid = [1, 1, 1]
+    grid[at] = 2
+    block_index, thread_index = [0, 0, 0], [0, 0, 0]
+    block_index[at], thread_index[at] = (size + 1) // size, (size + 1) % size
+    here = support.coordinates(tuple(block_index), tuple(thread_index))  # type: ignore[arg-type]  # three each
+    here.update(support.dimensions(tuple(grid), shape))  # type: ignore[arg-type]  # three
+    leaves = sorted(
+        {x for p in (row, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
+        key=lambda x: x.key,
+    )
+
+    def goal(env: w.Assignment) -> bool:
+        everything = {**env, **here}
+        return bool(t.evaluate(row, everything) == size + 1 and t.evaluate(limit, everything))
+
+    env = w.solve(goal, leaves, extra=(size + 1, 2 * size + 2))
+    if env is None:
+        return None
+    thread = (tuple(block_index), tuple(thread_index))
+    return support.sizes_of(env), tuple(grid), shape, thread, size + 1  # type: ignore[return-value]  # three each
+
+
+# --- CL502 --------------------------------------------------------------------------------------
+
+
+def _missing(kernel: Kernel, use: _Use) -> Draft | None:
+    """An axis without a test of its own, where a visible launch starts more threads than it has elements."""
+    either = _either(use.access.guard)
+    tested = use.alone | {a for b in use.together for a in shapes.AXES if _grows(b, a)}
+    if not tested and not either:
+        return None
+    for axis in use.plane.axes.values():
+        if axis.name in tested or not axis.thread and axis.block is None and not axis.scale:
+            continue
+        for launch in kernel.launches:
+            env = grids.surplus(launch, axis.name)
+            if env is None or launch.grid is None or launch.block is None:
+                continue
+            return _missing_draft(kernel, use, axis, launch, env, either)
+    return None
+
+
+def _either(guard: Guard | None) -> bool:
+    """A test that holds when either axis is in range: ``x < w || y < h``."""
+    for term in conjuncts(guard):
+        if term.op != "lor":
+            continue
+        sides: list[set[str]] = []
+        for part in term.args:
+            if part.op in ("lt", "le"):
+                excess = expand(t.add(t.poly(part.args[0]), t.poly(part.args[1]), -1))
+                sides.append({a for a in shapes.AXES if shapes.positive(shapes.coefficient(excess, TID[a]))})
+        if len(sides) == 2 and sides[0] and sides[1] and sides[0] != sides[1]:
+            return True
+    return False
+
+
+def _missing_draft(
+    kernel: Kernel, use: _Use, axis: Axis, launch: Launch, env: w.Assignment, either: bool
+) -> Draft:
+    assert launch.grid is not None and launch.block is not None
+    at = "xyz".index(axis.name)
+    size_term = grids.sizing(launch.grid[at]).size
+    parts = [_number(p, env) for p in (*launch.grid, *launch.block)]
+    size, threads = _number(size_term, env), parts[at] * parts[3 + at]
+    block_index, thread_index = [0, 0, 0], [0, 0, 0]
+    per_block = max(1, parts[3 + at])
+    block_index[at], thread_index[at] = size // per_block, size % per_block
+    why = (
+        f"the tests of {' and '.join(sorted(use.plane.axes))} are joined so that one in range is enough"
+        if either
+        else f"{' and '.join(sorted(use.alone)) or 'the other axis'} is tested, {axis.name} is not"
+    )
+    return Draft(
+        "CL502", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
+        f"`{support.text(use.access.fn, use.access.node)}` can be out of range on {axis.name}: {why}, and the launch "
+        f"rounds {axis.name} up: {threads} threads for {size} elements",
+        "return unless every axis is in range: `if (x >= w || y >= h) return;`",
+        Witness(
+            support.sizes_of(env), (parts[0], parts[1], parts[2]), (parts[3], parts[4], parts[5]),
+            ((block_index[0], block_index[1], block_index[2]), (thread_index[0], thread_index[1], thread_index[2])),
+            {f"{axis.name} of that thread": size},
+        ),
+        ((launch.event.fn.file, launch.event.node.start, launch.event.node.end, "launched here"),
+         *support.calls(use.access)),
+    )  # fmt: skip
+
+
+def _number(term: Term, env: w.Assignment) -> int:
+    """A dimension's value; 1 where it hangs on something the witness does not vary."""
+    try:
+        return int(t.evaluate(term, env))
+    except t.Undefined:
+        return 1
