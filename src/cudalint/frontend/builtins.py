@@ -8,8 +8,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.ir.types import (
-    BF16, BOOL, DIM3, F16, F32, F64, I8, I16, I32, I64, U16, U32, U64, VECTORS, VOID,
-    Array, Float, Int, Ptr, Struct, Type, Unknown, common, promote,
+    BF16,
+    BOOL,
+    DIM3,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U16,
+    U32,
+    U64,
+    VECTORS,
+    VOID,
+    Array,
+    Float,
+    Int,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
+    common,
+    promote,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -71,7 +93,7 @@ def _value(index: int = 0) -> Rule:
     return lambda args, targs: targs[0] if targs and isinstance(targs[0], Type) else _type(args, index)
 
 
-def _pointee(args: list[Expr], targs: list[Type | Expr]) -> Type:
+def _pointee(args: list[Expr], _targs: list[Type | Expr]) -> Type:
     type_ = _type(args)
     if isinstance(type_, Ptr):
         return type_.element
@@ -97,7 +119,7 @@ def _std_extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
     return type_
 
 
-def _real(args: list[Expr], targs: list[Type | Expr]) -> Type:
+def _real(args: list[Expr], _targs: list[Type | Expr]) -> Type:
     """An overloaded function of <cmath>: float of float, double of double and of integers."""
     result: Type = F32
     for arg in args:
@@ -114,13 +136,15 @@ def _real(args: list[Expr], targs: list[Type | Expr]) -> Type:
     return result
 
 
-def _abs(args: list[Expr], targs: list[Type | Expr]) -> Type:
+def _abs(args: list[Expr], _targs: list[Type | Expr]) -> Type:
     type_ = _type(args)
     return promote(type_) if isinstance(type_, Int) else type_
 
 
-def _first_targ(args: list[Expr], targs: list[Type | Expr]) -> Type:
-    return targs[0] if targs and isinstance(targs[0], Type) else Unknown("a call whose type its template argument gives")
+def _first_targ(_args: list[Expr], targs: list[Type | Expr]) -> Type:
+    return (
+        targs[0] if targs and isinstance(targs[0], Type) else Unknown("a call whose type its template argument gives")
+    )
 
 
 def _element(args: list[Expr], targs: list[Type | Expr]) -> Type:
@@ -217,7 +241,22 @@ for _name in (
     RETURNS[f"__{_name}"] = _value()
 for _name in ("heq", "hne", "hlt", "hle", "hgt", "hge", "hisnan", "hisinf"):
     RETURNS[f"__{_name}"] = BOOL
-for _name in ("exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "exp2", "log2", "rcp", "ceil", "floor", "trunc", "rint"):
+for _name in (
+    "exp",
+    "log",
+    "sqrt",
+    "rsqrt",
+    "sin",
+    "cos",
+    "tanh",
+    "exp2",
+    "log2",
+    "rcp",
+    "ceil",
+    "floor",
+    "trunc",
+    "rint",
+):
     RETURNS[f"h{_name}"] = RETURNS[f"h2{_name}"] = _value()
 for _name, _vector in VECTORS.items():
     RETURNS[f"make_{_name}"] = _vector
@@ -249,7 +288,9 @@ _CONTAINERS = (
 )  # fmt: skip
 
 
-def method_type(name: str, method: str, first: Type | int | None, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
+def method_type(
+    name: str, method: str, first: Type | int | None, args: list[Expr], targs: list[Type | Expr]
+) -> Type | None:
     """The type of ``object.method(args)`` for an object of an external class ``name`` with first template argument ``first``."""
     if name.startswith("cooperative_groups::"):
         if method in _RANKS:
@@ -258,7 +299,11 @@ def method_type(name: str, method: str, first: Type | int | None, args: list[Exp
             return _type(args)
         return _GROUP_METHODS.get(method)
     if name.startswith(_CONTAINERS):
-        if method in ("data", "begin", "end", "cbegin", "cend") and isinstance(first, Type) and not name.startswith("thrust::"):
+        if (
+            method in ("data", "begin", "end", "cbegin", "cend")
+            and isinstance(first, Type)
+            and not name.startswith("thrust::")
+        ):
             return Ptr(first)
         if method in ("front", "back", "at") and isinstance(first, Type):
             return first
@@ -276,7 +321,9 @@ def method_type(name: str, method: str, first: Type | int | None, args: list[Exp
             return Struct(name)
         return _TENSOR_METHODS.get(method)
     if name.startswith("cub::"):
-        return _type(args) if method in ("Sum", "Reduce") and args else VOID if method not in ("Sum", "Reduce") else None
+        return (
+            _type(args) if method in ("Sum", "Reduce") and args else VOID if method not in ("Sum", "Reduce") else None
+        )
     return None
 
 
@@ -284,8 +331,8 @@ def element_type(name: str, first: Type | int | None) -> Type | None:
     """The type of ``object[i]`` for an object of an external class."""
     if name == "std::string":
         return I8
-    if isinstance(first, Type) and name.startswith(("std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::valarray")):  # noqa: E501
+    if isinstance(first, Type) and name.startswith(
+        ("std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::valarray")
+    ):
         return first.element if isinstance(first, Array) else first
     return None
-
-

@@ -5,30 +5,54 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.builtins import CONSTANTS, FLOAT_LIMITS, RETURNS, method_type
+from cudalint.frontend.builtins import FLOAT_LIMITS, RETURNS, method_type
 from cudalint.frontend.declare import (
-    FunctionDecl, Syntax, parameter_list, parameter_nodes, qualified_text, split, syntax_of,
+    Syntax,
+    parameter_list,
+    parameter_nodes,
+    qualified_text,
+    split,
+    syntax_of,
+    template_names,
 )  # fmt: skip
 from cudalint.frontend.expressions import Expressions
 from cudalint.frontend.fold import fold
-from cudalint.frontend.typing import AUTO, FUNCTION, arguments_of, class_of, decay
-from cudalint.ir.nodes import AddrOf, Call, Cast, Const, Construct, Expr, Index, Launch, Name, Ref, Var
+from cudalint.frontend.typing import AUTO, arguments_of, class_of, decay
+from cudalint.ir.nodes import AddrOf, Call, Cast, Const, Construct, Expr, Index, Launch, Ref, Var
 from cudalint.ir.types import (
-    BOOL, F64, I32, U64, VOID, Array, Float, Int, Param, Ptr, Struct, Type, Unknown, promote,
+    BOOL,
+    F64,
+    I32,
+    VOID,
+    Array,
+    Float,
+    Int,
+    Param,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
+    promote,
 )  # fmt: skip
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from cudalint.ir.nodes import LaunchForm
+    from cudalint.ir.nodes import FunctionDecl, LaunchForm
 
-_NAMED_CASTS = {"static_cast": "static", "reinterpret_cast": "reinterpret", "const_cast": "const", "dynamic_cast": "dynamic"}
+_NAMED_CASTS = {
+    "static_cast": "static",
+    "reinterpret_cast": "reinterpret",
+    "const_cast": "const",
+    "dynamic_cast": "dynamic",
+}
 _LAUNCH_CALLS: dict[str, LaunchForm] = {
     "cudaLaunchKernel": "cudaLaunchKernel", "cudaLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
     "cudaLaunchKernelEx": "cudaLaunchKernelEx", "cudaLaunchKernelExC": "cudaLaunchKernelEx",
     "hipLaunchKernelGGL": "hipLaunchKernelGGL", "hipLaunchKernel": "cudaLaunchKernel",
     "hipLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
 }  # fmt: skip
+_KERNEL_WRAPPERS = frozenset({"reinterpret_cast", "static_cast", "HIP_KERNEL_NAME", "HIP_SYMBOL", "KERNEL_NAME"})
 _ERROR_CODE = re.compile(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
 _GROUPS = {
     "tiled_partition": "cooperative_groups::thread_block_tile", "labeled_partition": "cooperative_groups::coalesced_group",
@@ -107,7 +131,12 @@ def deduce(param: Type, arg: Type, into: dict[str, Type | int]) -> None:
             into.setdefault(param.name, decay(arg))
     elif isinstance(param, (Ptr, Array)) and isinstance(arg, (Ptr, Array)):
         deduce(param.element, arg.element, into)
-        if isinstance(param, Array) and isinstance(arg, Array) and isinstance(arg.extent, int) and isinstance(param.extent, Ref):
+        if (
+            isinstance(param, Array)
+            and isinstance(arg, Array)
+            and isinstance(arg.extent, int)
+            and isinstance(param.extent, Ref)
+        ):
             into.setdefault(param.extent.var.name, arg.extent)
     elif isinstance(param, Struct) and isinstance(arg, Struct) and param is not arg:
         wanted, given = arguments_of.get(param), arguments_of.get(arg)
@@ -207,7 +236,9 @@ class Calls(Expressions):
             methods = self.methods(first, name)
             target = self.choose(methods, args[1:], [])
             if target is not None:
-                return Call(a, b, self.returns(target, args[1:], [], first), name, args[1:], receiver=args[0], target=target)
+                return Call(
+                    a, b, self.returns(target, args[1:], [], first), name, args[1:], receiver=args[0], target=target
+                )
         candidates = self.scope.functions(name, self.prefix)
         if not candidates:
             return None
@@ -230,7 +261,15 @@ class Calls(Expressions):
             if found:
                 return sorted(dict.fromkeys(found), key=lambda f: not f.has_body)
             base = next((c for c in decl.node.children if c.type == "base_class_clause"), None)
-            names = [c for c in base.named_children if c.type in ("type_identifier", "qualified_identifier", "template_type")] if base else []
+            names = (
+                [
+                    c
+                    for c in base.named_children
+                    if c.type in ("type_identifier", "qualified_identifier", "template_type")
+                ]
+                if base
+                else []
+            )
             source = decl.declarations.source
             if not names:
                 break
@@ -250,9 +289,9 @@ class Calls(Expressions):
         if class_ is not None and arguments_of.get(class_):
             owner = class_of.get(class_)
             if owner is not None and owner.templates:
-                from cudalint.frontend.declare import template_names
-
-                for (name, _), value in zip(template_names(owner.declarations.source, owner.templates[-1]), arguments_of[class_], strict=False):
+                for (name, _), value in zip(
+                    template_names(owner.declarations.source, owner.templates[-1]), arguments_of[class_], strict=False
+                ):
                     if name and value is not None and not isinstance(value, (Param, Unknown)):
                         bindings.setdefault(name, value)
         result = signature(decl, bindings or None).returns
@@ -307,7 +346,9 @@ class Calls(Expressions):
         if kind == "parenthesized_expression":
             inner = function.children[1]
             if inner.type == "identifier" and self.is_type(inner):
-                return Cast(n.start_byte, n.end_byte, self.named(self.text(inner)), self.arguments_as_value(arguments), "c")
+                return Cast(
+                    n.start_byte, n.end_byte, self.named(self.text(inner)), self.arguments_as_value(arguments), "c"
+                )
             if inner.type == "qualified_identifier":
                 type_ = self.qualified(inner)
                 if not isinstance(type_, Unknown):
@@ -330,7 +371,9 @@ class Calls(Expressions):
             methods = self.methods(type_, "operator()")
             if methods:
                 target = self.choose(methods, args, [])
-                returns = self.returns(target, args, [], type_) if target is not None else Unknown("an overloaded operator()")
+                returns = (
+                    self.returns(target, args, [], type_) if target is not None else Unknown("an overloaded operator()")
+                )
                 return Call(a, b, returns, "operator()", args, receiver=callee, target=target)
         return Call(a, b, Unknown("a call through a pointer"), "", args, callee=callee)
 
@@ -348,10 +391,14 @@ class Calls(Expressions):
                 args = self.arguments(arguments)
                 target = self.choose(methods, args, targs)
                 if target is not None:
-                    return Call(a, b, self.returns(target, args, targs, self.this), name, args, targs=targs, target=target)
+                    return Call(
+                        a, b, self.returns(target, args, targs, self.this), name, args, targs=targs, target=target
+                    )
             member = self.member(name)
             if member is not None:
-                return self.value_call(n, Ref(function.start_byte, function.end_byte, member), self.arguments(arguments))
+                return self.value_call(
+                    n, Ref(function.start_byte, function.end_byte, member), self.arguments(arguments)
+                )
         candidates = self.scope.functions(name, self.prefix)
         if not candidates:
             type_ = self.find_type(name) if function.type == "identifier" else None
@@ -377,7 +424,9 @@ class Calls(Expressions):
                 return Call(a, b, self.returns(target, args, targs), name, args, targs=targs, target=target)
         type_ = self.library(name, args, targs)
         if type_ is None:
-            type_ = Unknown(f"'{name}' is not declared in the project" if not candidates else f"no overload of '{name}' fits")
+            type_ = Unknown(
+                f"'{name}' is not declared in the project" if not candidates else f"no overload of '{name}' fits"
+            )
         return Call(a, b, type_, name, args, targs=targs)
 
     def exact(self, decl: FunctionDecl, args: list[Expr]) -> bool:
@@ -386,6 +435,11 @@ class Calls(Expressions):
             isinstance(param, Param) or decay(arg.type) is param or isinstance(arg.type, (Unknown, Param))
             for param, arg in zip(signature(decl).params[:1], args, strict=False)
         )
+
+    def known(self, name: str) -> bool:
+        """Whether CUDA or the standard library has a function of this name that we know."""
+        last = name.rpartition("::")[2]
+        return last in RETURNS or last in _GROUPS
 
     def library(self, name: str, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
         """The type of a call of a function that CUDA or the standard library declares."""
@@ -443,7 +497,7 @@ class Calls(Expressions):
             if target is not None:
                 return Call(a, b, self.returns(target, args, targs, outer), name, args, targs=targs, target=target)
         candidates = self.scope.functions(name, self.prefix)
-        if not candidates:
+        if not candidates and not self.known(name):
             type_ = self.qualified(function)
             if not isinstance(type_, Unknown):
                 return self.construct(n, type_, arguments)
@@ -462,7 +516,14 @@ class Calls(Expressions):
             return Const(a, b, type_, type_.hi if which == "max" else type_.lo, text)
         if isinstance(type_, Float):
             top, tiny, epsilon = FLOAT_LIMITS[type_.bits]
-            value = {"max": top, "min": tiny, "lowest": -top, "epsilon": epsilon, "infinity": float("inf"), "quiet_NaN": float("nan")}.get(which)  # noqa: E501
+            value = {
+                "max": top,
+                "min": tiny,
+                "lowest": -top,
+                "epsilon": epsilon,
+                "infinity": float("inf"),
+                "quiet_NaN": float("nan"),
+            }.get(which)
             if value is not None:
                 return Const(a, b, type_, value, text)
         return Call(a, b, type_, "std::numeric_limits::" + which, [], targs=[type_])
@@ -501,7 +562,16 @@ class Calls(Expressions):
         if methods:
             target = self.choose(methods, args, targs)
             if target is not None:
-                return Call(a, b, self.returns(target, args, targs, class_), name, args, receiver=receiver, targs=targs, target=target)
+                return Call(
+                    a,
+                    b,
+                    self.returns(target, args, targs, class_),
+                    name,
+                    args,
+                    receiver=receiver,
+                    targs=targs,
+                    target=target,
+                )
         if class_.fields and name in class_.fields:
             return self.value_call(n, self.field(function.start_byte, function.end_byte, receiver, name), args)
         first = (arguments_of.get(class_) or (None,))[0]
@@ -527,7 +597,11 @@ class Calls(Expressions):
         if isinstance(type_, Struct) or len(args) > 1:
             return Construct(a, b, type_, args)
         if not args:
-            return Const(a, b, type_, 0, self.s[a:b]) if isinstance(type_, (Int, Float, Ptr)) else Construct(a, b, type_, [])
+            return (
+                Const(a, b, type_, 0, self.s[a:b])
+                if isinstance(type_, (Int, Float, Ptr))
+                else Construct(a, b, type_, [])
+            )
         return Cast(a, b, type_, args[0], "functional")
 
     # Launches.
@@ -538,15 +612,13 @@ class Calls(Expressions):
             kind = node.type
             if kind == "parenthesized_expression" and node.child_count == 3:
                 node = node.children[1]
-            elif kind == "cast_expression":
-                node = node.children[-1]
-            elif kind == "pointer_expression" and node.children[0].type == "&":
+            elif kind == "cast_expression" or (kind == "pointer_expression" and node.children[0].type == "&"):
                 node = node.children[-1]
             elif kind == "call_expression":
                 function, arguments = node.children[0], node.children[-1]
                 named = arguments.named_children
                 text = self.text(function.children[0] if function.type == "template_function" else function)
-                if text in ("reinterpret_cast", "static_cast") and len(named) == 1 or text in ("HIP_KERNEL_NAME", "HIP_SYMBOL", "KERNEL_NAME") and len(named) == 1:  # noqa: E501
+                if text in _KERNEL_WRAPPERS and len(named) == 1:
                     node = named[0]
                 else:
                     return "", self.expr(node), [], None
@@ -567,12 +639,18 @@ class Calls(Expressions):
                 last = last.children[-1]
             if last.type == "dependent_name":
                 last = last.children[-1]
-            targs = [self.argument(c) for c in last.children[-1].named_children] if last.type in ("template_function", "template_type") else []
+            targs = (
+                [self.argument(c) for c in last.children[-1].named_children]
+                if last.type in ("template_function", "template_type")
+                else []
+            )
             outer = self.qualified_outer(node) if templated else None
             return qualified_text(self.s, node), None, targs, outer if isinstance(outer, Struct) else None
         return "", self.expr(node), [], None
 
-    def kernel(self, name: str, args: list[Expr] | None, targs: list[Type | Expr], class_: Struct | None) -> FunctionDecl | None:
+    def kernel(
+        self, name: str, args: list[Expr] | None, targs: list[Type | Expr], class_: Struct | None
+    ) -> FunctionDecl | None:
         if not name:
             return None
         candidates = self.scope.functions(name, self.prefix)
@@ -628,7 +706,9 @@ class Calls(Expressions):
                 args = [self.expr(c) for c in nodes[2:]]
             grid, block, shared, stream = self.traced_config(nodes[0])
             target = self.kernel(kernel, args, targs, class_)
-            return Launch(a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+            return Launch(
+                a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
+            )
         if form == "hipLaunchKernelGGL":
             if len(nodes) < 5:
                 return None
@@ -637,7 +717,9 @@ class Calls(Expressions):
             shared, stream = self.expr(nodes[3]), self.expr(nodes[4])
             args = [self.expr(c) for c in nodes[5:]]
             target = self.kernel(kernel, args, targs, class_)
-            return Launch(a, b, VOID, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+            return Launch(
+                a, b, VOID, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
+            )
         if len(nodes) < 4:
             return None
         kernel, callee, targs, class_ = self.kernel_name(nodes[0])
@@ -646,7 +728,9 @@ class Calls(Expressions):
         shared = self.expr(nodes[4]) if len(nodes) > 4 else None
         stream = self.expr(nodes[5]) if len(nodes) > 5 else None
         target = self.kernel(kernel, args, targs, class_)
-        return Launch(a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target)
+        return Launch(
+            a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
+        )
 
     def traced_array(self, node: Node) -> list[Expr] | None:
         """The kernel's arguments behind ``args`` in ``void* args[] = {&a, &b}``."""

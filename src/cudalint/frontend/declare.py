@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cudalint.frontend.parse import masked
 from cudalint.ir.nodes import FunctionDecl
@@ -79,7 +79,13 @@ class ValueDecl:
         self, declarations: Declarations, name: str, scope: str, node: Node, declarator: Node,
         templates: tuple[Node, ...], in_class: bool, enum: TypeDecl | None = None, defines: bool = True,
     ) -> None:  # fmt: skip
-        self.declarations, self.name, self.scope, self.node, self.declarator = declarations, name, scope, node, declarator
+        self.declarations, self.name, self.scope, self.node, self.declarator = (
+            declarations,
+            name,
+            scope,
+            node,
+            declarator,
+        )
         self.templates, self.in_class, self.enum, self.defines = templates, in_class, enum, defines
         self.qualname = f"{scope}::{name}" if scope else name
         self.var: Var | None = None
@@ -92,7 +98,17 @@ class Syntax:
     the template parameter lists around it, of which the last is its own when ``own_template``.
     """
 
-    __slots__ = ("body", "declarator", "has_launches", "inner", "node", "own_template", "scope", "signatures", "templates")
+    __slots__ = (
+        "body",
+        "declarator",
+        "has_launches",
+        "inner",
+        "node",
+        "own_template",
+        "scope",
+        "signatures",
+        "templates",
+    )
 
     def __init__(
         self, node: Node, declarator: Node | None, inner: Node, body: Node | None, scope: str,
@@ -151,7 +167,7 @@ class Declarations:
 def declare(file: SourceFile) -> Declarations:
     """The declarations of ``file``. Never fails; what cannot be read is in ``gaps``."""
     result = Declarations(file)
-    _Walker(result).walk(file.tree.root_node, "", (), False, False)
+    _Walker(result).walk(file.tree.root_node, _Place())
     launches = [match.start() for match in _LAUNCH.finditer(result.source)]
     result.has_launches = bool(launches)
     if launches:
@@ -224,11 +240,23 @@ def function_declarator(node: Node) -> Node | None:
             return None
 
 
+class _Place(NamedTuple):
+    """Where a declaration stands: its namespace or class, and the template parameter lists around it."""
+
+    scope: str = ""
+    templates: tuple[Node, ...] = ()
+    in_class: bool = False
+    anonymous: bool = False
+
+    def qualified(self, name: str) -> str:
+        return f"{self.scope}::{name}" if self.scope else name
+
+
 class _Walker:
     def __init__(self, into: Declarations) -> None:
         self.into = into
         self.source = into.source
-        self.handlers: dict[str, Callable[[Node, str, tuple[Node, ...], bool, bool], None]] = {
+        self.handlers: dict[str, Callable[[Node, _Place], None]] = {
             "function_definition": self.function,
             "declaration": self.declaration,
             "field_declaration": self.declaration,
@@ -252,19 +280,19 @@ class _Walker:
     def text(self, node: Node) -> str:
         return self.source[node.start_byte : node.end_byte]
 
-    def walk(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def walk(self, node: Node, at: _Place) -> None:
         handlers = self.handlers
         for child in node.children:
             kind = child.type
             handler = handlers.get(kind)
             if handler is not None:
-                handler(child, scope, templates, in_class, anonymous)
+                handler(child, at)
                 if kind != "ERROR" and child.has_error:
                     self.note_gaps(child)
             elif child.is_missing and kind != ";":
                 self.into.gaps.append((child.start_byte, child.end_byte))
-            elif kind.startswith("preproc_if") or kind.startswith("preproc_el"):
-                self.walk(child, scope, templates, in_class, anonymous)
+            elif kind.startswith(("preproc_if", "preproc_el")):
+                self.walk(child, at)
 
     walk_children = walk
 
@@ -276,11 +304,11 @@ class _Walker:
             if child.is_error or (child.is_missing and child.type != ";"):
                 self.into.gaps.append((child.start_byte, child.end_byte))
 
-    def error(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def error(self, node: Node, at: _Place) -> None:
         self.into.gaps.append((node.start_byte, node.end_byte))
-        self.walk(node, scope, templates, in_class, anonymous)
+        self.walk(node, at)
 
-    def namespace(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def namespace(self, node: Node, at: _Place) -> None:
         name, body, inline = "", None, False
         for child in node.children:
             kind = child.type
@@ -290,29 +318,29 @@ class _Walker:
                 body = child
             elif kind == "inline":
                 inline = True
-        inner = (f"{scope}::{name}" if scope else name) if name else scope
+        inner = at.qualified(name) if name else at.scope
         if inline and name:
-            self.into.usings.append((scope, inner))
+            self.into.usings.append((at.scope, inner))
         if body is not None:
-            self.walk(body, inner, (), False, anonymous or not name)
+            self.walk(body, _Place(inner, (), False, at.anonymous or not name))
 
-    def template(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def template(self, node: Node, at: _Place) -> None:
         for child in node.children:
             if child.type == "template_parameter_list":
-                templates = (*templates, child)
+                at = at._replace(templates=(*at.templates, child))
                 break
-        self.walk(node, scope, templates, in_class, anonymous)
+        self.walk(node, at)
 
-    def friend(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def friend(self, node: Node, at: _Place) -> None:
         # A friend defined in a class is a function of the namespace.
         if any(child.type == "function_definition" for child in node.children):
-            self.walk(node, scope.rpartition("::")[0], templates, False, anonymous)
+            self.walk(node, at._replace(scope=at.scope.rpartition("::")[0], in_class=False))
 
-    def class_(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
-        self.class_named(node, None, scope, templates, in_class, anonymous)
+    def class_(self, node: Node, at: _Place) -> None:
+        self.class_named(node, None, at)
 
     def class_named(
-        self, node: Node, typedef_name: str | None, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool
+        self, node: Node, typedef_name: str | None, at: _Place
     ) -> None:  # fmt: skip
         name, body = typedef_name, None
         for child in node.children:
@@ -332,16 +360,16 @@ class _Walker:
         if body is None:
             return
         if name is None:
-            self.walk(body, scope, (), in_class, anonymous)
+            self.walk(body, at._replace(templates=()))
             return
-        decl = TypeDecl(self.into, "class", name, scope, node, templates, in_class)
+        decl = TypeDecl(self.into, "class", name, at.scope, node, at.templates, at.in_class)
         self.add_type(decl)
-        self.walk(body, decl.qualname, templates, True, anonymous)
+        self.walk(body, _Place(decl.qualname, at.templates, True, at.anonymous))
 
-    def enum(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
-        self.enum_named(node, None, scope, templates, in_class)
+    def enum(self, node: Node, at: _Place) -> None:
+        self.enum_named(node, None, at)
 
-    def enum_named(self, node: Node, name: str | None, scope: str, templates: tuple[Node, ...], in_class: bool) -> None:
+    def enum_named(self, node: Node, name: str | None, at: _Place) -> None:
         scoped, body = False, None
         for child in node.children:
             kind = child.type
@@ -353,80 +381,88 @@ class _Walker:
                 body = child
         if body is None:
             return
-        decl = TypeDecl(self.into, "enum", name or f"enum@{node.start_byte}", scope, node, templates, in_class)
+        decl = TypeDecl(self.into, "enum", name or f"enum@{node.start_byte}", at.scope, node, at.templates, at.in_class)
         if name:
             self.add_type(decl)
         for child in body.children:
             if child.type == "enumerator":
                 constant = self.text(child.children[0])
                 if not scoped:
-                    self.add_value(ValueDecl(self.into, constant, scope, child, child, templates, in_class, decl))
+                    self.add_value(
+                        ValueDecl(self.into, constant, at.scope, child, child, at.templates, at.in_class, decl)
+                    )
                 if name:
-                    self.add_value(ValueDecl(self.into, constant, decl.qualname, child, child, templates, True, decl))
+                    self.add_value(
+                        ValueDecl(self.into, constant, decl.qualname, child, child, at.templates, True, decl)
+                    )
 
-    def typedef(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def typedef(self, node: Node, at: _Place) -> None:
         type_, declarators = split(node.children)
         if type_ is None:
             return
         plain = next((self.text(d) for d in declarators if d.type == "type_identifier"), None)
         if type_.type in CLASSES:
-            self.class_named(type_, plain, scope, templates, in_class, anonymous)
+            self.class_named(type_, plain, at)
         elif type_.type == "enum_specifier":
-            self.enum_named(type_, None, scope, templates, in_class)
+            self.enum_named(type_, None, at)
         for declarator in declarators:
             name = declared_name(declarator)
             if name is not None:
                 text = self.text(name)
-                found = self.into.types.get(f"{scope}::{text}" if scope else text)
+                found = self.into.types.get(at.qualified(text))
                 if found is None or found.node.id != type_.id:
-                    self.add_type(TypeDecl(self.into, "alias", text, scope, node, templates, in_class, declarator))
+                    self.add_type(
+                        TypeDecl(self.into, "alias", text, at.scope, node, at.templates, at.in_class, declarator)
+                    )
 
-    def alias(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def alias(self, node: Node, at: _Place) -> None:
         name = self.text(node.children[1])
-        self.add_type(TypeDecl(self.into, "alias", name, scope, node, templates, in_class))
+        self.add_type(TypeDecl(self.into, "alias", name, at.scope, node, at.templates, at.in_class))
 
-    def using(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def using(self, node: Node, at: _Place) -> None:
         named = node.named_children
         if not named:
             return
         target = re.sub(r"\s+", "", self.text(named[-1]))
         if any(child.type == "namespace" for child in node.children):
-            self.into.usings.append((scope, target))
+            self.into.usings.append((at.scope, target))
         else:
-            self.into.using_names.append((scope, target))
+            self.into.using_names.append((at.scope, target))
 
-    def namespace_alias(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def namespace_alias(self, node: Node, at: _Place) -> None:
         named = node.named_children
         if len(named) == 2:
             self.into.aliases[self.text(named[0])] = re.sub(r"\s+", "", self.text(named[1]))
 
-    def declaration(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def declaration(self, node: Node, at: _Place) -> None:
         children = node.children
         type_, declarators = split(children)
         if type_ is not None and type_.type in CLASSES:
-            self.class_(type_, scope, templates, in_class, anonymous)
+            self.class_(type_, at)
         elif type_ is not None and type_.type == "enum_specifier":
-            self.enum(type_, scope, templates, in_class, anonymous)
+            self.enum(type_, at)
         words = None
         for declarator in declarators:
             kind = declarator.type
             inner = declarator if kind == "operator_cast" else function_declarator(declarator)
             if inner is not None:
-                self.add_function(node, declarator, inner, None, scope, templates, in_class, anonymous)
+                self.add_function(node, declarator, inner, None, at)
                 continue
             if words is None:
                 words = {self.text(c) for c in children if c.type in ("storage_class_specifier", "type_qualifier")}
             name_node = declared_name(declarator)
-            if name_node is None or (in_class and not words & {"static", "constexpr"}):
+            if name_node is None or (at.in_class and not words & {"static", "constexpr"}):
                 continue
-            name, at = self.text(name_node), scope
+            name, scope = self.text(name_node), at.scope
             if name_node.type == "qualified_identifier":
-                at, _, name = qualified_text(self.source, name_node).rpartition("::")
-                at = f"{scope}::{at}" if scope else at
+                scope, _, name = qualified_text(self.source, name_node).rpartition("::")
+                scope = at.qualified(scope)
             defines = "extern" not in words or kind == "init_declarator"
-            self.add_value(ValueDecl(self.into, name, at, node, declarator, templates, in_class, None, defines))
+            self.add_value(
+                ValueDecl(self.into, name, scope, node, declarator, at.templates, at.in_class, None, defines)
+            )
 
-    def function(self, node: Node, scope: str, templates: tuple[Node, ...], in_class: bool, anonymous: bool) -> None:
+    def function(self, node: Node, at: _Place) -> None:
         body, declarator, inner = None, None, None
         for child in node.children:
             kind = child.type
@@ -438,19 +474,23 @@ class _Walker:
                 found = function_declarator(child)
                 if found is not None:
                     declarator, inner = child, found
-            elif kind == "qualified_identifier" and declarator is None and child.named_children[-1].type == "operator_cast":
+            elif (
+                kind == "qualified_identifier"
+                and declarator is None
+                and child.named_children[-1].type == "operator_cast"
+            ):
                 declarator = inner = child
         if inner is not None:
-            self.add_function(node, declarator, inner, body, scope, templates, in_class, anonymous)
+            self.add_function(node, declarator, inner, body, at)
         elif body is not None:
             # `NAMESPACE_BEGIN {` and the like read as a function without parameters.
             self.into.gaps.append((node.start_byte, body.start_byte))
-            self.walk(body, scope, templates, in_class, anonymous)
+            self.walk(body, at)
 
     def add_function(
-        self, node: Node, declarator: Node | None, inner: Node, body: Node | None, scope: str,
-        templates: tuple[Node, ...], in_class: bool, anonymous: bool,
+        self, node: Node, declarator: Node | None, inner: Node, body: Node | None, place: _Place
     ) -> None:  # fmt: skip
+        scope, templates, in_class, anonymous = place
         name_node = inner.children[0] if inner.type == "function_declarator" else inner
         if name_node.type == "parenthesized_declarator":
             name_node = name_node.named_children[0]
@@ -475,7 +515,11 @@ class _Walker:
         if in_class:
             own_template = node.parent is not None and node.parent.type == "template_declaration"
         if name.startswith("operator"):
-            name = "operator" + re.sub(r"\s+", "", name[8:]) if not name[8:9].isspace() or name[9:10] in "(+-*/<>=![&|^%~" else name
+            name = (
+                "operator" + re.sub(r"\s+", "", name[8:])
+                if not name[8:9].isspace() or name[9:10] in "(+-*/<>=![&|^%~"
+                else name
+            )
         kernel = device = host = constexpr = static = False
         for child in node.children:
             kind = child.type
@@ -539,9 +583,13 @@ def declared_name(node: Node) -> Node | None:
             return None
         for child in node.children:
             kind = child.type
-            if kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier", "primitive_type") or (
-                kind.endswith("declarator")
-            ):
+            if kind in (
+                "identifier",
+                "field_identifier",
+                "type_identifier",
+                "qualified_identifier",
+                "primitive_type",
+            ) or (kind.endswith("declarator")):
                 node = child
                 break
         else:

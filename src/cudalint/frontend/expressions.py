@@ -7,14 +7,51 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend.builtins import AXES, CONSTANTS, SPECIALS, element_type
 from cudalint.frontend.parse import descendants
-from cudalint.frontend.typing import AUTO, FUNCTION, Typer, arguments_of, class_of, decay
+from cudalint.frontend.typing import FUNCTION, Typer, arguments_of, class_of, decay
 from cudalint.ir.nodes import (
-    AddrOf, Assign, Binary, Call, Cast, Comma, Cond, Const, Construct, Expr, IncDec, Index, Logical, Member, Name, Opaque,
-    Ref, SizeOf, Special, Unary, Var,
+    AddrOf,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Comma,
+    Cond,
+    Const,
+    Construct,
+    Expr,
+    IncDec,
+    Index,
+    Logical,
+    Member,
+    Name,
+    Opaque,
+    Ref,
+    SizeOf,
+    Special,
+    Unary,
+    Var,
 )  # fmt: skip
 from cudalint.ir.types import (
-    BOOL, DIM3, F32, F64, I8, I32, I64, U32, U64, VECTORS, VOID, Array, Float, Int, Param, Ptr, Struct, Type, Unknown,
-    common, promote,
+    BOOL,
+    DIM3,
+    F32,
+    F64,
+    I8,
+    I32,
+    I64,
+    U32,
+    U64,
+    VOID,
+    Array,
+    Float,
+    Int,
+    Param,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
+    common,
+    promote,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -161,7 +198,9 @@ class Expressions(Typer):
 
     def opaque(self, node: Node, why: str, writes: bool = True) -> Opaque:
         reads, written, barrier = self.touched(node)
-        return Opaque(node.start_byte, node.end_byte, Unknown(why), why, reads, written if not writes else reads, barrier)
+        return Opaque(
+            node.start_byte, node.end_byte, Unknown(why), why, reads, written if not writes else reads, barrier
+        )
 
     def touched(self, node: Node) -> tuple[list[Var], list[Var], bool]:
         """The variables that the text of ``node`` names, those it stores to, and whether it may hold a barrier."""
@@ -393,8 +432,17 @@ class Expressions(Typer):
         name = function.children[0]
         if name.type != "identifier":
             return False
+        arguments = function.children[-1]
+        if arguments.named_child_count != 1:
+            return False
         found = self.name_at(name.start_byte, name.end_byte, self.text(name))
-        return not isinstance(found, Name) and function.children[-1].named_child_count == 1
+        if not isinstance(found, Name):
+            return True
+        # `a < b || c > (d)` with an undeclared a: no template takes a disjunction.
+        inner = arguments.named_children[0]
+        return (
+            found.type is not FUNCTION and inner.type == "binary_expression" and inner.children[1].type in ("||", "&&")
+        )
 
     def rebuilt(self, n: Node) -> Expr:
         """A binary expression whose operands were misread, put together again by precedence."""
@@ -503,7 +551,9 @@ class Expressions(Typer):
             if type(rt) is Array or type(rt) is Ptr:
                 return Binary(a, b, BOOL, op, left, right, decay(rt))
             if type(lt) is Struct or type(rt) is Struct:
-                return self.operator_call(a, b, op, [left, right]) or Binary(a, b, BOOL, op, left, right, common(lt, rt))
+                return self.operator_call(a, b, op, [left, right]) or Binary(
+                    a, b, BOOL, op, left, right, common(lt, rt)
+                )
             return Binary(a, b, BOOL, op, left, right, common(lt, rt))
         if lt is rt and type(lt) is Int and lt.bits >= 32:
             return Binary(a, b, lt, op, left, right, lt)
@@ -593,7 +643,7 @@ class Expressions(Typer):
         index = self.expr(indices[0])
         type_ = base.type
         if type(type_) is Ptr or type(type_) is Array:
-            return Index(a, b, type_.element, base, index)  # type: ignore[attr-defined]
+            return Index(a, b, type_.element, base, index)
         if isinstance(index.type, (Ptr, Array)) and isinstance(type_, Int):
             return Index(a, b, index.type.element, index, base)
         return Index(a, b, self.element(type_), base, index)
@@ -695,7 +745,8 @@ class Expressions(Typer):
                     # Fields that are skipped are zero.
                     while len(args) < names.index(name):
                         missing = names[len(args)]
-                        assert isinstance(type_, Struct) and type_.fields is not None
+                        assert isinstance(type_, Struct)
+                        assert type_.fields is not None
                         args.append(Construct(a, a, type_.fields[missing], []))
                 args.append(self.initialiser(child.children[-1], field or Unknown("an initialiser")))
             elif isinstance(type_, Array):
@@ -777,7 +828,11 @@ class Expressions(Typer):
             inner = inner.children[1]
         if inner.type == "identifier" and self.is_type(inner):
             return self.named(self.text(inner))
-        if inner.type == "subscript_expression" and inner.children[0].type == "identifier" and self.is_type(inner.children[0]):
+        if (
+            inner.type == "subscript_expression"
+            and inner.children[0].type == "identifier"
+            and self.is_type(inner.children[0])
+        ):
             from cudalint.frontend.fold import fold
 
             extent = fold(self.expr(inner.children[-1].named_children[0]))
@@ -840,7 +895,14 @@ class Expressions(Typer):
         arguments = n.child_by_field_name("arguments")
         if arguments is not None and declarator is None:
             args = []
-        return Call(n.start_byte, n.end_byte, Ptr(type_), "operator new[]" if declarator is not None else "operator new", args, targs=[type_])
+        return Call(
+            n.start_byte,
+            n.end_byte,
+            Ptr(type_),
+            "operator new[]" if declarator is not None else "operator new",
+            args,
+            targs=[type_],
+        )
 
     def delete_expression(self, n: Node) -> Expr:
         args = [self.expr(c) for c in n.named_children]
@@ -850,5 +912,3 @@ class Expressions(Typer):
 def _broken(node: Node) -> bool:
     """Whether an error is directly in ``node``."""
     return any(child.is_error or child.is_missing for child in node.children)
-
-

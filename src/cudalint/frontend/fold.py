@@ -33,7 +33,7 @@ def fold_var(var: Var, depth: int = 0) -> int | None:
     """The value of a constant variable with a constant initialiser, or None."""
     if not var.const or var.init is None or not isinstance(var.type, Int) or var.ref:
         return None
-    init = var.init
+    init: Expr | None = var.init
     if type(init) is Construct:
         init = init.args[0] if len(init.args) == 1 else None
     value = fold(init, depth)

@@ -6,15 +6,44 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend.calls import Calls, returned
 from cudalint.frontend.declare import (
-    FunctionDecl, ValueDecl, gaps_in, parameter_list, parameter_nodes, split, syntax_of, template_names,
+    gaps_in,
+    parameter_list,
+    parameter_nodes,
+    split,
+    syntax_of,
+    template_names,
 )  # fmt: skip
 from cudalint.frontend.expressions import DEPTH, _broken
 from cudalint.frontend.fold import fold
 from cudalint.frontend.parse import descendants, parse_ranges
 from cudalint.frontend.typing import AUTO, Flags, decay
 from cudalint.ir.nodes import (
-    Assign, Block, Break, Case, Const, Construct, Continue, Expr, ExprStmt, For, Function, If, Lambda, Launch, Member,
-    OpaqueStmt, RangeFor, Ref, Return, Stmt, Switch, Var, VarDecl, VarKind, While,
+    Assign,
+    Block,
+    Break,
+    Case,
+    Const,
+    Construct,
+    Continue,
+    Expr,
+    ExprStmt,
+    For,
+    Function,
+    If,
+    Lambda,
+    Launch,
+    Member,
+    Name,
+    OpaqueStmt,
+    RangeFor,
+    Ref,
+    Return,
+    Stmt,
+    Switch,
+    Var,
+    VarDecl,
+    VarKind,
+    While,
 )  # fmt: skip
 from cudalint.ir.types import DIM3, I32, VOID, Array, Float, Int, Ptr, Struct, Type, Unknown
 
@@ -23,9 +52,10 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from cudalint.frontend.declare import Declarations
-    from cudalint.ir.nodes import FunctionKind
+    from cudalint.frontend.declare import Declarations, ValueDecl
+    from cudalint.ir.nodes import FunctionDecl, FunctionKind
 
+_READ_FOR_DECLARATION = frozenset({"assignment_expression", "binary_expression", "comma_expression"})
 _CONFIG_FIELDS = frozenset({"gridDim", "blockDim", "dynamicSmemBytes", "stream"})
 #: Initialisers longer than this are tables; nothing asks for their values.
 _LONG_INITIALISER = 4096
@@ -85,6 +115,9 @@ class Lowerer(Calls):
         if self.depth >= DEPTH:
             self.opaque_statement(node, out, "nested too deeply")
             return
+        if node.type == "expression_statement" and node.children[0].type == "gnu_asm_expression":
+            self.asm(node.children[0], out)
+            return
         if self.careful and node.has_error and node.type != "compound_statement" and _broken_head(node):
             if not self.repaired(node, out):
                 self.opaque_statement(node, out, "the text could not be parsed", gap=True)
@@ -122,11 +155,13 @@ class Lowerer(Calls):
         out.append(ExprStmt(node.start_byte, node.end_byte, expr))
         return True
 
-    def opaque_statement(self, node: Node, out: list[Stmt], why: str, *, gap: bool = False, jumps: bool = False) -> None:
+    def opaque_statement(
+        self, node: Node, out: list[Stmt], why: str, *, gap: bool = False, jumps: bool = False
+    ) -> None:
         reads, _, barrier = self.touched(node)
         out.append(OpaqueStmt(node.start_byte, node.end_byte, why, reads, reads, barrier, jumps=jumps, gap=gap))
 
-    def nothing(self, node: Node, out: list[Stmt]) -> None:
+    def nothing(self, _node: Node, _out: list[Stmt]) -> None:
         """Declares nothing and does nothing."""
 
     def scoped(self, node: Node) -> Stmt:
@@ -168,8 +203,12 @@ class Lowerer(Calls):
             return
         if kind == "assignment_expression" or kind == "subscript_expression":
             left = inner.children[0]
-            if (kind == "subscript_expression" or left.type == "subscript_expression") and self.pointer_to_array(inner, node, out):
+            if (kind == "subscript_expression" or left.type == "subscript_expression") and self.pointer_to_array(
+                inner, node, out
+            ):
                 return
+        if kind in _READ_FOR_DECLARATION and self.declaration_read_as_expression(inner, node, out):
+            return
         expr = self.expr(inner)
         if type(expr) is Assign and type(expr.target) is Member and expr.target.field in _CONFIG_FIELDS and not expr.op:
             base = expr.target.base
@@ -178,6 +217,23 @@ class Lowerer(Calls):
                 # A second assignment may be on another path: then it cannot be told which one counts.
                 fields[expr.target.field] = None if expr.target.field in fields else expr.value
         out.append(ExprStmt(node.start_byte, node.end_byte, expr))
+
+    def declaration_read_as_expression(self, inner: Node, node: Node, out: list[Stmt]) -> bool:
+        """``A<32> x = y;`` and ``A<B, 32> x;``, read as comparisons."""
+        first = inner.children[0]
+        if inner.type == "binary_expression":
+            first = inner
+        if first.type != "binary_expression" or first.children[1].type not in ("<", ">"):
+            return False
+        while first.type == "binary_expression":
+            first = first.children[0]
+        if first.type not in ("identifier", "qualified_identifier") or not isinstance(self.expr(first), Name):
+            return False
+        root = parse_ranges(self.declarations.masked, [(node.start_byte, node.end_byte)])
+        if root.has_error or root.child_count != 1 or root.children[0].type != "declaration":
+            return False
+        self.declaration(root.children[0], out)
+        return True
 
     def pointer_to_array(self, node: Node, statement: Node, out: list[Stmt]) -> bool:
         """``float (*p)[16] = q;``, read as an assignment to an element of a call."""
@@ -232,7 +288,11 @@ class Lowerer(Calls):
     def declaration(self, node: Node, out: list[Stmt]) -> None:
         children = node.children
         first = children[0]
-        if first.type == "type_identifier" and len(children) == 3 and self.expression_read_as_declaration(node, children, out):
+        if (
+            first.type == "type_identifier"
+            and len(children) == 3
+            and self.expression_read_as_declaration(node, children, out)
+        ):
             return
         equals = next((i for i, c in enumerate(children) if c.type == "="), None)
         if equals is not None:
@@ -248,7 +308,8 @@ class Lowerer(Calls):
                 parts = declarator.children
                 target = parts[0]
                 if target.type == "structured_binding_declarator" or (
-                    target.type == "reference_declarator" and target.children[-1].type == "structured_binding_declarator"
+                    target.type == "reference_declarator"
+                    and target.children[-1].type == "structured_binding_declarator"
                 ):
                     self.structured_binding(node, target, parts[-1], out)
                 else:
@@ -268,7 +329,9 @@ class Lowerer(Calls):
             return False
         name = self.text(children[0])
         local = self.names.get(name)
-        if isinstance(local, Type) or (local is None and (self.find_type(name) is not None or self.scope.value(name, self.prefix) is None)):
+        if isinstance(local, Type) or (
+            local is None and (self.find_type(name) is not None or self.scope.value(name, self.prefix) is None)
+        ):
             return False
         left, right = self.identifier(children[0]), self.identifier(declarator.children[-1])
         out.append(ExprStmt(node.start_byte, node.end_byte, self.binary(left.start, right.end, op, left, right)))
@@ -296,9 +359,13 @@ class Lowerer(Calls):
             kind = "shared"
         elif flags.constant:
             kind = "constant"
-        const = self.const_of(declarator, flags, ref) if flags.const or flags.constexpr or isinstance(type_, Ptr) else False
+        const = (
+            self.const_of(declarator, flags, ref) if flags.const or flags.constexpr or isinstance(type_, Ptr) else False
+        )
         a, b = name_node.start_byte, name_node.end_byte
-        var = Var(self.s[a:b], type_, kind, a, b, const=const, ref=ref, extern=flags.extern, static=flags.static, init=init)
+        var = Var(
+            self.s[a:b], type_, kind, a, b, const=const, ref=ref, extern=flags.extern, static=flags.static, init=init
+        )
         self.bind(var.name, var)
         out.append(VarDecl(node.start_byte, node.end_byte, var, init))
 
@@ -365,7 +432,9 @@ class Lowerer(Calls):
         return False
 
     def parameters_as_values(self, list_: Node, parameters: list[Node], semicolon: Node) -> list[Expr] | None:
-        if all(p.child_count == 1 and p.children[0].type in ("type_identifier", "qualified_identifier") for p in parameters):
+        if all(
+            p.child_count == 1 and p.children[0].type in ("type_identifier", "qualified_identifier") for p in parameters
+        ):
             return [self.expr(p.children[0]) for p in parameters]
         root = parse_ranges(
             self.declarations.masked, [(list_.start_byte, list_.end_byte), (semicolon.start_byte, semicolon.end_byte)]
@@ -387,19 +456,19 @@ class Lowerer(Calls):
                 writes.append(var)
         out.append(OpaqueStmt(node.start_byte, node.end_byte, "a structured binding", reads, writes, barrier))
 
-    def type_definition(self, node: Node, out: list[Stmt]) -> None:
+    def type_definition(self, node: Node, _out: list[Stmt]) -> None:
         type_, _, declarators = self.specified(node.children)
         for declarator in declarators:
             name, declared, _ = self.declare(type_, declarator)
             if name is not None:
                 self.bind(self.text(name), declared)
 
-    def alias_declaration(self, node: Node, out: list[Stmt]) -> None:
+    def alias_declaration(self, node: Node, _out: list[Stmt]) -> None:
         type_node = node.child_by_field_name("type")
         if type_node is not None:
             self.bind(self.text(node.children[1]), self.type_of(type_node))
 
-    def local_type(self, node: Node, out: list[Stmt]) -> None:
+    def local_type(self, node: Node, _out: list[Stmt]) -> None:
         self.class_type(node)
 
     def class_type(self, node: Node) -> Type:
@@ -664,7 +733,14 @@ class Lowerer(Calls):
             if capture.type == "lambda_capture_initializer" and capture.named_child_count == 2:
                 name_node, value_node = capture.named_children
                 value = self.expr(value_node)
-                var = Var(self.text(name_node), decay(value.type), "local", name_node.start_byte, name_node.end_byte, init=value)
+                var = Var(
+                    self.text(name_node),
+                    decay(value.type),
+                    "local",
+                    name_node.start_byte,
+                    name_node.end_byte,
+                    init=value,
+                )
                 self.bind(var.name, var)
         head_end = declarator.start_byte if declarator is not None else body_node.start_byte
         head = self.file.text[n.start_byte : head_end]
@@ -887,5 +963,3 @@ def _broken_head(node: Node) -> bool:
         c.has_error and c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
         for c in node.children
     )  # fmt: skip
-
-

@@ -10,7 +10,23 @@ from cudalint.frontend.declare import CLASSES, TYPES, TypeDecl, split, template_
 from cudalint.frontend.fold import fold
 from cudalint.ir.nodes import Const, Expr, Var
 from cudalint.ir.types import (
-    BUILTIN_NAMES, F64, I8, I16, I32, I64, U8, U16, U32, U64, Array, Int, Param, Ptr, Struct, Type, Unknown,
+    BUILTIN_NAMES,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Array,
+    Int,
+    Param,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -34,7 +50,11 @@ _STD_CLASSES = frozenset({
     "ofstream", "ifstream", "stringstream", "ostringstream", "mt19937", "ostream", "istream", "fstream", "queue",
     "bitset", "valarray", "chrono", "numeric_limits", "unordered_set", "priority_queue", "stack", "exception",
 })  # fmt: skip
-_CLASS_NAMESPACES = ("cooperative_groups::", "cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
+_CLASS_NAMESPACES = ("cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
+_GROUPS = frozenset({
+    "thread_block", "grid_group", "thread_group", "coalesced_group", "multi_grid_group", "cluster_group",
+    "thread_block_tile", "plus", "less", "greater", "bit_and", "bit_or", "bit_xor", "experimental",
+})  # fmt: skip
 _INTEGERS = {"8": (I8, U8), "16": (I16, U16), "32": (I32, U32), "64": (I64, U64)}
 
 
@@ -83,7 +103,10 @@ class Typer:
         return self.s[node.start_byte : node.end_byte]
 
     def bind_templates(
-        self, lists: tuple[Node, ...], bindings: dict[str, Type | int] | None, arguments: tuple[Type | int | None, ...] = ()
+        self,
+        lists: tuple[Node, ...],
+        bindings: dict[str, Type | int] | None,
+        arguments: tuple[Type | int | None, ...] = (),
     ) -> list[Var]:
         """Declare the template parameters of ``lists``; ``arguments`` are for the last list. Returns those left open."""
         from cudalint.ir.nodes import Var
@@ -104,13 +127,15 @@ class Typer:
                 if kind == "type":
                     self.names[name] = bound if isinstance(bound, Type) else Param(name)
                     continue
-                type_, flags, declarators = self.specified(node.children)
+                type_, _, declarators = self.specified(node.children)
                 declared = self.declare(type_, declarators[0])[1] if declarators else type_
                 if declared is AUTO:
                     declared = I32 if isinstance(bound, int) else Unknown("a template parameter of type auto")
                 start, end = node.start_byte, node.end_byte
                 if isinstance(bound, int):
-                    self.names[name] = Const(start, end, declared, declared.wrap(bound) if isinstance(declared, Int) else bound, name)
+                    self.names[name] = Const(
+                        start, end, declared, declared.wrap(bound) if isinstance(declared, Int) else bound, name
+                    )
                 else:
                     variable = Var(name, declared, "template", start, end, const=True)
                     self.names[name] = variable
@@ -151,7 +176,11 @@ class Typer:
             inner = [c for c in node.named_children if c.type != "auto"]
             if not inner:
                 return AUTO
-            return self.type_of(inner[0]) if inner[0].type in ("type_descriptor", "primitive_type") else self.expr(inner[0]).type
+            return (
+                self.type_of(inner[0])
+                if inner[0].type in ("type_descriptor", "primitive_type")
+                else self.expr(inner[0]).type
+            )
         return Unknown(f"type '{self.text(node)[:40]}'")
 
     def sized(self, node: Node) -> Type:
@@ -190,8 +219,8 @@ class Typer:
                 return BUILTIN_NAMES[last]
             if head == "std":
                 return Struct(name) if last in _STD_CLASSES else None
-            if name.startswith("cooperative_groups::"):
-                return Struct(name)
+            if head == "cooperative_groups":
+                return Struct(name) if last in _GROUPS else None
             outer = self.find_type(head)
             if isinstance(outer, Struct):
                 return self.member_type(outer, last)
@@ -199,7 +228,7 @@ class Typer:
         found = BUILTIN_NAMES.get(name)
         if found is None and name in _STD_CLASSES and name in ("string", "vector", "array", "pair", "complex"):
             return Struct(f"std::{name}")
-        if found is None and "cooperative_groups" in self.scope.usings and name in ("thread_block", "grid_group", "thread_group", "coalesced_group"):  # noqa: E501
+        if found is None and "cooperative_groups" in self.scope.usings and name in _GROUPS:
             return Struct(f"cooperative_groups::{name}")
         return found
 
@@ -246,7 +275,9 @@ class Typer:
         """The type ``outer::name``."""
         decl = class_of.get(outer)
         if decl is None:
-            if name in ("TempStorage", "iterator", "const_iterator") or outer.name.startswith(("cub::", "cooperative_groups::")):
+            if name in ("TempStorage", "iterator", "const_iterator") or outer.name.startswith(
+                ("cub::", "cooperative_groups::")
+            ):
                 return Struct(f"{outer.name}::{name}")
             if name == "value_type" and outer in arguments_of:
                 first = arguments_of[outer][0]
@@ -269,10 +300,14 @@ class Typer:
         full = self.scope.expand(name)
         head, _, last = full.rpartition("::")
         if not head and last in _STD_CLASSES:
-            full = f"std::{last}"
+            head, full = "std", f"std::{last}"
         elif not head and "cooperative_groups" in self.scope.usings and last == "thread_block_tile":
-            full = f"cooperative_groups::{last}"
-        if (full.startswith("std::") and last in _STD_CLASSES) or full.startswith(_CLASS_NAMESPACES) or full.startswith("cub::"):
+            head, full = "cooperative_groups", f"cooperative_groups::{last}"
+        if (
+            (head == "std" and last in _STD_CLASSES)
+            or (head == "cooperative_groups" and last in _GROUPS)
+            or full.startswith(_CLASS_NAMESPACES)
+        ):
             texts = ", ".join("?" if v is None else str(v) for v in folded)
             result = Struct(f"{full}<{texts}>")
             arguments_of[result] = folded
@@ -285,7 +320,14 @@ class Typer:
 
     def trait(self, name: str, arguments: tuple[Type | int | None, ...]) -> Type:
         first = arguments[0]
-        if name in ("remove_reference_t", "remove_const_t", "remove_cv_t", "decay_t", "remove_cvref_t", "type_identity_t"):
+        if name in (
+            "remove_reference_t",
+            "remove_const_t",
+            "remove_cv_t",
+            "decay_t",
+            "remove_cvref_t",
+            "type_identity_t",
+        ):
             return first if isinstance(first, Type) else Unknown(f"std::{name}")
         if name == "conditional_t" and len(arguments) == 3 and isinstance(first, int):
             chosen = arguments[1] if first else arguments[2]
@@ -332,8 +374,7 @@ class Typer:
         if body is None:
             if name is None:
                 return Unknown("an unnamed class")
-            found = self.type_of(name)
-            return found
+            return self.type_of(name)
         decl = self.declared_class(node, self.text(name) if name is not None else None)
         return self.resolve(decl, ())
 
@@ -343,11 +384,19 @@ class Typer:
             for decl in self.declarations.types_by_name.get(name, ()):
                 if decl.start == node.start_byte:
                     return decl
-        decl = TypeDecl(self.declarations, "class", name or f"class@{node.start_byte}", f"{self.prefix}@{node.start_byte}", node, (), True)
+        decl = TypeDecl(
+            self.declarations,
+            "class",
+            name or f"class@{node.start_byte}",
+            f"{self.prefix}@{node.start_byte}",
+            node,
+            (),
+            True,
+        )
         self.local_classes = [*getattr(self, "local_classes", []), decl]
         return decl
 
-    def local_enum(self, node: Node) -> Type:
+    def local_enum(self, _node: Node) -> Type:
         return I32
 
     def resolve(
@@ -394,14 +443,14 @@ class Typer:
         if decl.declarator is None:
             type_node = decl.node.children[-2] if decl.node.children[-1].type == ";" else decl.node.children[-1]
             return self.type_of(type_node)
-        type_node = split(decl.node.children)[0]
-        if type_node is None:
+        base = split(decl.node.children)[0]
+        if base is None:
             return Unknown(f"type '{decl.qualname}'")
-        if type_node.type in CLASSES and type_node.child_by_field_name("body") is not None:
+        if base.type in CLASSES and base.child_by_field_name("body") is not None:
             for other in self.declarations.types.values():
-                if other.start == type_node.start_byte and other.kind == "class":
+                if other.start == base.start_byte and other.kind == "class":
                     return self.declare(self.resolve(other, ()), decl.declarator)[1]
-        return self.declare(self.type_of(type_node), decl.declarator)[1]
+        return self.declare(self.type_of(base), decl.declarator)[1]
 
     def layout(self, decl: TypeDecl, result: Struct) -> None:
         """Fill in fields, size and alignment of a class."""
@@ -424,7 +473,11 @@ class Typer:
                         type_ = self.type_of(base)
                         if isinstance(type_, Struct) and type_.fields is not None:
                             fields.update(type_.fields)
-                        size = self.place(size, type_, union) if size is not None and getattr(type_, "fields", None) else size
+                        size = (
+                            self.place(size, type_, union)
+                            if size is not None and getattr(type_, "fields", None)
+                            else size
+                        )
                         if not isinstance(type_, Struct) or type_.size is None:
                             size = None
                         align = max(align, _alignment(type_))
@@ -493,7 +546,12 @@ class Typer:
             elif kind == "extern" or kind == "__device__" or kind == "static":
                 words = words or {}
                 words[_FLAG_WORDS[kind]] = True
-            elif kind.endswith("declarator") or kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier"):
+            elif kind.endswith("declarator") or kind in (
+                "identifier",
+                "field_identifier",
+                "type_identifier",
+                "qualified_identifier",
+            ):
                 declarators.append(child)
         flags = _NO_FLAGS if words is None else Flags(**words)
         return type_ or Unknown("no type is written"), flags, declarators
@@ -510,7 +568,11 @@ class Typer:
                 extent: int | Expr | None = None
                 for child in node.children:
                     child_kind = child.type
-                    if child_kind.endswith("declarator") or (child_kind == "identifier" and inner is None and child.start_byte == node.start_byte) or child_kind in ("field_identifier", "type_identifier"):  # noqa: E501
+                    if (
+                        child_kind.endswith("declarator")
+                        or (child_kind == "identifier" and inner is None and child.start_byte == node.start_byte)
+                        or child_kind in ("field_identifier", "type_identifier")
+                    ):
                         inner = child
                     elif child.is_named and child_kind != "type_qualifier":
                         value = self.expr(child)
@@ -529,7 +591,12 @@ class Typer:
                     return node, type_, ref
                 for child in node.children:
                     child_kind = child.type
-                    if child_kind.endswith("declarator") or child_kind in ("identifier", "field_identifier", "type_identifier", "qualified_identifier"):  # noqa: E501
+                    if child_kind.endswith("declarator") or child_kind in (
+                        "identifier",
+                        "field_identifier",
+                        "type_identifier",
+                        "qualified_identifier",
+                    ):
                         inner = child
                         break
             if inner is None:

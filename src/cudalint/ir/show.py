@@ -82,7 +82,9 @@ def _statement(stmt: ir.Stmt, depth: int, lines: list[str]) -> None:
         case ir.OpaqueStmt():
             marks = [m for m, on in (("barrier", stmt.barrier), ("jumps", stmt.jumps), ("gap", stmt.gap)) if on]
             reads, writes = (", ".join(var.name for var in group) for group in (stmt.reads, stmt.writes))
-            line(f"opaque: {stmt.why}; reads {reads or 'nothing'}; writes {writes or 'nothing'}{''.join('; ' + m for m in marks)}")
+            line(
+                f"opaque: {stmt.why}; reads {reads or 'nothing'}; writes {writes or 'nothing'}{''.join('; ' + m for m in marks)}"
+            )
 
 
 def _why(expr: ir.Expr) -> str:
