@@ -96,14 +96,21 @@ class Guard:
     ``term`` is true. ``why`` says where it comes from: the branch we are in (``if``), the loop whose
     body this is, an early ``return``, ``break`` or ``continue`` that was not taken. ``node`` is the
     statement and ``positive`` the side of it, so that two sides of one branch are known as such.
+    ``fn`` is the function it stands in and ``depth`` the number of inlined calls around it.
     """
 
-    __slots__ = ("loop", "node", "parent", "positive", "term", "why")
+    __slots__ = ("depth", "fn", "loop", "node", "parent", "positive", "term", "why")
 
     def __init__(
-        self, parent: Guard | None, term: Term, why: GuardWhy, node: Node, positive: bool, loop: Loop | None = None
-    ) -> None:
+        self, parent: Guard | None, term: Term, why: GuardWhy, node: Node, positive: bool, fn: Function, depth: int,
+        loop: Loop | None = None,
+    ) -> None:  # fmt: skip
         self.parent, self.term, self.why, self.node, self.positive, self.loop = parent, term, why, node, positive, loop
+        self.fn, self.depth = fn, depth
+
+    def after(self, parent: Guard | None) -> Guard:
+        """The same condition with other conditions before it."""
+        return Guard(parent, self.term, self.why, self.node, self.positive, self.fn, self.depth, self.loop)
 
 
 def chain(guard: Guard | None, until: Guard | None = None) -> Iterator[Guard]:

@@ -270,7 +270,7 @@ class _Walker:
 
     def push(self, term: Term, why: GuardWhy, node: ir.Node, positive: bool = True, loop: Loop | None = None) -> None:
         if term is not t.TRUE or loop is not None:
-            self.guard = Guard(self.guard, term, why, node, positive, loop)
+            self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
 
     # --- statements ---------------------------------------------------------------------------
 
@@ -420,11 +420,14 @@ class _Walker:
     def implied(self, guard: Guard | None, base: Guard | None, unless: Term) -> None:
         """What held at the end of one side of a branch holds after it too, unless the other side ran."""
         for item in reversed(list(chain(guard, base))):
-            self.push(t.lor(unless, item.term), item.why, item.node, item.positive)
+            term = t.lor(unless, item.term)
+            if term is not t.TRUE:
+                self.guard = item.after(self.guard)
+                self.guard.term = term
 
     def repush(self, guard: Guard | None, base: Guard | None) -> None:
         for item in reversed(list(chain(guard, base))):
-            self.guard = Guard(self.guard, item.term, item.why, item.node, item.positive, item.loop)
+            self.guard = item.after(self.guard)
 
     # --- loops --------------------------------------------------------------------------------
 
@@ -638,7 +641,7 @@ class _Walker:
         if fallen is not None:
             ends.append((fallen, self.guard))
         if not has_default and others is not t.FALSE:
-            ends.append((entry, Guard(base, others, "switch", node, False)))
+            ends.append((entry, Guard(base, others, "switch", node, False, self.fn, len(self.stack))))
         self.exits.pop()
         self.guard = base
         self.alive = bool(ends)
@@ -690,6 +693,8 @@ class _Walker:
         kind = type(node)
         if kind is ir.Ref:
             alias = self.aliases.get(node.var)  # type: ignore[attr-defined]  # it is a Ref
+            if alias is None and self.in_memory(node.var):  # type: ignore[attr-defined]
+                return ("mem", self.array(node.var), node)  # type: ignore[attr-defined]
             return alias if alias is not None else ("var", node.var, ())  # type: ignore[attr-defined]
         if kind is ir.Member:
             base = self.place(node.base)  # type: ignore[attr-defined]
@@ -710,6 +715,12 @@ class _Walker:
             self.value(node)
             return self.place(node.target)  # type: ignore[attr-defined]
         return None
+
+    def in_memory(self, var: ir.Var) -> bool:
+        """Whether a scalar or class variable lies in memory that threads share."""
+        if isinstance(var.type, Array):
+            return False
+        return var.kind == "shared" or (self.device and var.kind == "global" and not var.const)
 
     def memory(self, pointer: Pointer, node: ir.Expr) -> Any:
         if pointer.obj.kind == "var" and pointer.obj.data is not None and _is_zero(pointer):
@@ -906,10 +917,13 @@ class _Walker:
         return self.fresh("unknown", node.text or "?", None)
 
     def do_ref(self, node: ir.Ref) -> Value:
-        alias = self.aliases.get(node.var)
+        var = node.var
+        alias = self.aliases.get(var)
         if alias is not None:
             return self.read(alias, node.type)
-        return self.env.get(node.var) or self.lookup(node.var)
+        if self.in_memory(var):
+            return self.read(("mem", self.array(var), node), node.type)
+        return self.env.get(var) or self.lookup(var)
 
     def do_name(self, node: ir.Name) -> Value:
         key = ("name", node.name)
@@ -1323,7 +1337,7 @@ class _Walker:
         if len(paths) == 1:
             for item in reversed(list(chain(last_guard, base))):
                 if item.why != "loop":
-                    self.guard = Guard(self.guard, item.term, item.why, item.node, item.positive, item.loop)
+                    self.guard = item.after(self.guard)
         return result if result is not None else self.unknown_value("call", callee.name, node.type, level=0)
 
     def place_again(self, node: ir.Expr) -> Any:

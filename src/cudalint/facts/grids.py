@@ -10,6 +10,7 @@ from cudalint.ir.types import U64
 
 if TYPE_CHECKING:
     from cudalint.facts.model import Launch
+    from cudalint.facts.shapes import Axis
     from cudalint.facts.terms import Poly, Term
 
 
@@ -20,12 +21,13 @@ class Sizing(NamedTuple):
     divisor: Term | None
 
 
-def threads(launch: Launch, axis: str) -> Term | None:
-    """Threads along an axis over the whole grid, a 64-bit term over the host's sizes."""
+def threads(launch: Launch, axis: Axis) -> Term | None:
+    """Threads along a coordinate over the whole grid, a 64-bit term over the host's sizes."""
     if launch.grid is None or launch.block is None:
         return None
-    at = "xyz".index(axis)
-    return t.binary("mul", t.convert(launch.grid[at], U64), t.convert(launch.block[at], U64), U64)
+    blocks = t.convert(launch.grid["xyz".index(axis.grid)], U64) if axis.grid else t.const(1, U64)
+    each = t.convert(launch.block["xyz".index(axis.name)], U64) if axis.thread else t.const(1, U64)
+    return t.binary("mul", blocks, each, U64)
 
 
 def sizing(blocks: Term) -> Sizing:
@@ -63,15 +65,15 @@ def _is_size(leaf: Term) -> bool:
     return leaf.data.kind not in ("bdim", "gdim", "device", "sizeof")
 
 
-def surplus(launch: Launch, axis: str) -> w.Assignment | None:
+def surplus(launch: Launch, axis: Axis) -> w.Assignment | None:
     """Host sizes at which the launch starts more threads along an axis than the size its grid comes from.
 
     None where it never does (an exact or floored grid, one block an item), or where that cannot be told.
     """
     total = threads(launch, axis)
-    if total is None or launch.grid is None:
+    if total is None or launch.grid is None or not axis.grid:
         return None
-    blocks = launch.grid["xyz".index(axis)]
+    blocks = launch.grid["xyz".index(axis.grid)]
     source = sizing(blocks)
     if source.divisor is None:
         return None

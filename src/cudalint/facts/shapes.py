@@ -47,16 +47,20 @@ def mentions(p: Poly, item: Term) -> bool:
 
 
 class Axis(NamedTuple):
-    """One launch axis of an index: the index grows by ``scale`` a thread and by ``scale * block`` a block.
+    """One coordinate of an index: the launch ids that take part in it with one scale.
 
-    ``block`` is None when ``blockIdx`` of the axis does not take part (or in no product with the scale),
-    ``thread`` is false when ``threadIdx`` of it does not.
+    The index grows by ``scale`` a thread and by ``scale * block`` a block. ``name`` is the axis of its
+    ``threadIdx`` (of its ``blockIdx`` where it has none), ``grid`` the axis of its ``blockIdx``, which
+    differs from ``name`` in a transpose (``blockIdx.y * 16 + threadIdx.x``) and is "" where it has none.
+    ``ids`` are the atoms. ``block`` is None when no ``blockIdx`` takes part.
     """
 
     name: str
     scale: Poly
     block: Poly | None
     thread: bool
+    grid: str
+    ids: frozenset[Term]
 
     @property
     def is_global(self) -> bool:
@@ -65,15 +69,34 @@ class Axis(NamedTuple):
 
 
 def axes(p: Poly) -> dict[str, Axis]:
-    """The launch axes that take part in an index, by name."""
-    result = {}
-    for name in AXES:
-        per_thread, per_block = coefficient(p, TID[name]), coefficient(p, BID[name])
-        if per_thread:
-            result[name] = Axis(name, per_thread, divide(per_block, per_thread) if per_block else None, True)
-        elif per_block:
-            result[name] = Axis(name, per_block, None, False)
+    """The coordinates that an index is made of, by the name of their axis."""
+    threads = {a: c for a in AXES if (c := coefficient(p, TID[a]))}
+    blocks = {a: c for a in AXES if (c := coefficient(p, BID[a]))}
+    result: dict[str, Axis] = {}
+    pairs: dict[str, tuple[str, Poly]] = {}
+    # A block's number belongs to the thread's whose scale it is a block of: of the same axis first.
+    for same in (True, False):
+        for a, scale in threads.items():
+            for b, per_block in blocks.items():
+                if a in pairs or (a == b) is not same or any(b == other for other, _ in pairs.values()):
+                    continue
+                size = divide(per_block, scale)
+                if size is not None and (same or _is_block(size)):
+                    pairs[a] = (b, size)
+    for a, scale in threads.items():
+        grid, size = pairs.get(a, ("", None))
+        ids = {TID[a], BID[grid]} if grid else {TID[a]}
+        result[a] = Axis(a, scale, size, True, grid, frozenset(ids))
+    for b, per_block in blocks.items():
+        if all(b != grid for grid, _ in pairs.values()):
+            name = b if b not in result else next(a for a in AXES if a not in result)
+            result[name] = Axis(name, per_block, None, False, b, frozenset({BID[b]}))
     return result
+
+
+def _is_block(size: Poly) -> bool:
+    """Whether a number of elements can be a block's extent: a constant, or made of ``blockDim``."""
+    return t.constant(size) is not None or all(x.data.kind == "bdim" for x in t.atoms_of(size) if x.op == "atom")
 
 
 def divide(p: Poly, q: Poly) -> Poly | None:
@@ -118,12 +141,12 @@ def is_grid_step(p: Poly, axis: str = "x") -> bool:
 
 
 class Bound(NamedTuple):
-    """A test on the way: ``index < limit`` (``index <= limit`` when ``inclusive``), both polynomials.
+    """A test on the way: ``left < limit`` (``left <= limit`` when ``inclusive``), both polynomials.
 
-    ``excess`` is ``index - limit``, expanded; ``term`` the comparison itself.
+    ``excess`` is ``left - limit``, expanded; ``term`` the comparison itself.
     """
 
-    index: Poly
+    left: Poly
     limit: Poly
     excess: Poly
     inclusive: bool
@@ -137,8 +160,8 @@ def upper_bounds(guard: Guard | None) -> Iterator[Bound]:
             a, b = t.poly(term.args[0]), t.poly(term.args[1])
             yield Bound(a, b, expand(t.add(a, b, -1)), term.op == "le", term)
         elif term.op == "eq":
-            for a, b in (term.args, term.args[::-1]):
-                left, right = t.poly(a), t.poly(b)
+            for x, y in (term.args, term.args[::-1]):
+                left, right = t.poly(x), t.poly(y)
                 yield Bound(left, right, expand(t.add(left, right, -1)), True, term)
 
 
@@ -147,18 +170,19 @@ def positive(p: Poly) -> bool:
     return bool(p) and all(c > 0 for c in p.values())
 
 
-def tested_axes(guard: Guard | None) -> tuple[set[str], list[Bound]]:
-    """The axes each bounded by a test of its own, and the tests that bound several axes at once.
+def tested_axes(guard: Guard | None, found: dict[str, Axis] | None = None) -> tuple[set[str], list[Bound]]:
+    """The coordinates each bounded by a test of its own, and the tests that bound several at once.
 
-    An axis counts as tested when some test's index grows with its thread number (or its block number)
-    and with no other axis's.
+    A coordinate counts as tested when some test's index grows with its thread or block number and with
+    no other coordinate's. ``found`` are the coordinates asked about; without it they are the launch axes.
     """
+    ids = {a: x.ids for a, x in found.items()} if found else {a: frozenset({TID[a], BID[a]}) for a in AXES}
     alone: set[str] = set()
     together: list[Bound] = []
     for bound in upper_bounds(guard):
         grows = [
-            a for a in AXES if positive(coefficient(bound.excess, TID[a])) or positive(coefficient(bound.excess, BID[a]))
-        ]
+            name for name, items in ids.items() if any(positive(coefficient(bound.excess, x)) for x in items)
+        ]  # fmt: skip
         if len(grows) == 1:
             alone.add(grows[0])
         elif len(grows) > 1:

@@ -89,7 +89,7 @@ def _reachable(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> bool:
 
 def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: list[Guard]) -> Draft | None:
     conditions = [g.term for g in guards]
-    split = support.split(kernel, conditions)
+    split = support.split(kernel, conditions, scope=barrier.scope)
     if split is None:
         return None
     lost = _lost(kernel, event, barrier)
@@ -101,25 +101,21 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     what = f"the barrier {barrier.name} on line {line}"
     consequence = lost or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
     message = (
-        f"threads for which {_words(event, guards)} return here and never reach {what}: {consequence}"
+        f"threads for which {_condition(guards[-1])} return here and never reach {what}: {consequence}"
         + ("; it holds only while every size is a multiple of the block" if exact else "")
     )
-    whom = f"in block {split.block_index[0]}" if split.block[1:] == (1, 1) else f"in block {split.block_index}"
+    where = split.first_block[0] if split.block[1:] == (1, 1) else split.first_block
+    whom = f"of block {where}" if barrier.scope == "block" else f"of the {barrier.scope}"
     return Draft(
         "CL301", event.fn, event.fn.file, event.node.start, event.node.end, message,
         "keep every thread alive up to the barrier: put the loads and stores under the condition instead of returning",
         Witness(
-            split.sizes, split.grid, split.block, (split.block_index, split.first),
+            split.sizes, split.grid, split.block, (split.first_block, split.first),
             {f"threads {whom} that arrive": split.others, f"threads {whom} that do not": split.taken},
         ),
         ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
         level,
     )  # fmt: skip
-
-
-def _words(event: Event, guards: list[Guard]) -> str:
-    """The innermost condition of the return, as written or as computed."""
-    return f"`{t.show(guards[-1].term)}`"
 
 
 def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> str | None:
@@ -143,45 +139,57 @@ def _after(access: Access, event: Event) -> bool:
 
 
 def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Draft | None:
-    divergent = _divergent(kernel, guards, barrier.scope)
-    culprit = divergent[0]
-    reason, conditions = _reason(kernel, culprit)
-    split = support.split(kernel, conditions)
+    culprit = _divergent(kernel, guards, barrier.scope)[-1]
+    reason, conditions = _reason(kernel, culprit, barrier.scope)
+    split = support.split(kernel, conditions, scope=barrier.scope)
     if split is None:
         return None
-    others = {"block": "the block", "grid": "the grid", "cluster": "the cluster"}[barrier.scope]
+    # Where a caller parts its threads, the call is the barrier they miss.
+    fn, node, related = barrier.fn, barrier.node, support.calls(barrier)
+    name = barrier.name
+    if culprit.depth < len(barrier.stack):
+        site = barrier.stack[culprit.depth]
+        related = ((fn.file, node.start, node.end, f"the {name} inside"),)
+        fn, node, name = site.fn, site.call, f"{site.callee.name}, which waits at a {name},"
     return Draft(
-        "CL302", barrier.fn, barrier.fn.file, barrier.node.start, barrier.node.end,
-        f"{barrier.name} is reached by some threads of {others} only: {reason}",
+        "CL302", fn, fn.file, node.start, node.end,
+        f"{name} is reached by some threads of the {barrier.scope} only: {reason}",
         "move the barrier to where every thread passes it equally often",
         Witness(
-            split.sizes, split.grid, split.block, (split.block_index, split.stays),
-            {"first thread that skips it": _name(split.stays), "threads that arrive": split.taken, "threads that do not": split.others},
+            split.sizes, split.grid, split.block, (split.stays_block, split.stays),
+            {"threads that arrive": split.taken, "threads that do not": split.others},
         ),
-        ((barrier.fn.file, culprit.node.start, _header_end(culprit), "threads part here"), *support.calls(barrier)),
+        ((culprit.fn.file, culprit.node.start, _header_end(culprit), "threads part here"), *related),
     )  # fmt: skip
 
 
-def _reason(kernel: Kernel, guard: Guard) -> tuple[str, list[Term]]:
-    """Why a guard parts the threads, with conditions that show it."""
+def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term]]:
+    """Why a guard parts the threads, with the conditions under which a thread comes to the barrier."""
+    differs = "which differs between " + ("threads" if scope == "block" else f"blocks of the {scope}")
     if guard.loop is not None:
-        uniformity = kernel.uniformity()
+        uniformity = kernel.uniformity("block" if scope == "block" else "grid")
         for control in guard.loop.control:
             if uniformity.level(control) in _DIVERGENT:
                 if control is guard.loop.cond:
-                    return f"the loop around it runs while `{t.show(control)}`, which differs between threads", [control]
-                return f"the loop around it is left under `{t.show(control)}`, which differs between threads", [t.lnot(control)]
-    side = {"continue": "after a `continue` under", "break": "after a `break` under"}.get(guard.why)
-    if side:
-        return f"it comes {side} `{t.show(t.lnot(guard.term))}`, which differs between threads", [guard.term]
-    return f"it stands under `{t.show(guard.term)}`, which differs between threads", [guard.term]
+                    return f"the loop around it runs while {_condition(guard)}, {differs}", [control]
+                return f"the loop around it is left by a `break` under a condition {differs}", [t.lnot(control)]
+    if guard.why in ("continue", "break"):
+        return f"it comes after a `{guard.why}` under {_condition(guard)}, {differs}", [guard.term]
+    return f"it stands under {_condition(guard)}, {differs}", [guard.term]
+
+
+def _condition(guard: Guard) -> str:
+    """The condition that a guard is about, as the source has it."""
+    node = guard.node
+    cond = getattr(node, "cond", None) or getattr(node, "left", None)
+    if cond is None:
+        return "a condition"
+    spelled = f"`{support.text(guard.fn, cond)}`"
+    taken = guard.why in ("if", "loop", "short-circuit", "switch")
+    return spelled if guard.positive is taken or guard.why == "loop" else f"not {spelled}"
 
 
 def _header_end(guard: Guard) -> int:
     node = guard.node
     cond = getattr(node, "cond", None)
     return getattr(node, "header_end", None) or (cond.end if cond is not None else node.end)
-
-
-def _name(thread: tuple[int, int, int]) -> str:
-    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)

@@ -86,7 +86,7 @@ def _uses(kernel: Kernel) -> list[_Use]:
             continue
         found = plane(expand(access.scalar))
         if found is not None:
-            result.append(_Use(access, found, *shapes.tested_axes(access.guard)))
+            result.append(_Use(access, found, *shapes.tested_axes(access.guard, found.axes)))
     result.sort(key=lambda use: (use.access.fn.file.path, use.access.node.start))
     return result
 
@@ -119,7 +119,7 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
         found = plane(p)
         if found is None or not (found.fast.is_global or found.slow.is_global):
             continue
-        tested, _ = shapes.tested_axes(definition.guard)
+        tested, _ = shapes.tested_axes(definition.guard, found.axes)
         needed = {found.fast.name, found.slow.name} - _untestable(kernel, found)
         if needed <= tested:
             continue
@@ -161,7 +161,7 @@ def _untestable(kernel: Kernel, found: Plane) -> set[str]:
     return {
         axis.name
         for axis in found.axes.values()
-        if kernel.launches and not axis.thread and all(grids.surplus(x, axis.name) is None for x in kernel.launches)
+        if kernel.launches and not axis.thread and all(grids.surplus(x, axis) is None for x in kernel.launches)
     }
 
 
@@ -175,19 +175,18 @@ def _shape(kernel: Kernel) -> tuple[int, int, int]:
 
 def _linear(kernel: Kernel, use: _Use) -> Draft | None:
     """The offset alone is tested, so a thread beyond the row's end works on the next row."""
-    fast, slow = use.plane.fast.name, use.plane.slow.name
-    if fast in use.alone:
+    if use.plane.fast.name in use.alone:
         return None
     bound = next(
-        (b for b in use.together if shapes.coefficient(b.excess, TID[fast]) and _grows(b, slow)), None
+        (b for b in use.together if _grows(b, use.plane.fast) and _grows(b, use.plane.slow)), None
     )
     if bound is None or not use.plane.fast.thread:
         return None
-    return _overlap(kernel, use, bound, f"only the offset is tested (`{t.show(bound.term)}`)")
+    return _overlap(kernel, use, bound, "only the offset is tested")
 
 
-def _grows(bound: Bound, axis: str) -> bool:
-    return bool(shapes.axes(bound.excess).get(axis))
+def _grows(bound: Bound, axis: Axis) -> bool:
+    return any(shapes.coefficient(bound.excess, x) for x in axis.ids)
 
 
 def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
@@ -240,12 +239,12 @@ _Case = tuple[
 
 
 def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Case | None:
-    fast = use.plane.fast.name
-    total, width = grids.threads(launch, fast), launch.at_launch(row)
+    axis = use.plane.fast
+    total, width = grids.threads(launch, axis), launch.at_launch(row)
     if total is None or launch.grid is None or launch.block is None:
         return None
     limit = launch.at_launch(bound.term) if bound is not None else t.TRUE
-    at = "xyz".index(fast)
+    at = "xyz".index(axis.name)
     parts = [*launch.grid, *launch.block]
     leaves = sorted(
         {x for p in (total, width, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
@@ -259,7 +258,7 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
         numbers = [t.evaluate(p, env) for p in parts]
         size = numbers[3 + at]
         block_index, thread_index = [0, 0, 0], [0, 0, 0]
-        block_index[at], thread_index[at] = w_ // size, w_ % size
+        block_index["xyz".index(axis.grid or axis.name)], thread_index[at] = w_ // size, w_ % size
         b, i = tuple(block_index), tuple(thread_index)
         here = support.coordinates(b, i)  # type: ignore[arg-type]  # three each
         here.update(support.dimensions(tuple(numbers[:3]), tuple(numbers[3:])))  # type: ignore[arg-type]  # three each
@@ -319,14 +318,14 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
 def _missing(kernel: Kernel, use: _Use) -> Draft | None:
     """An axis without a test of its own, where a visible launch starts more threads than it has elements."""
     either = _either(use.access.guard)
-    tested = use.alone | {a for b in use.together for a in shapes.AXES if _grows(b, a)}
+    tested = use.alone | {a.name for b in use.together for a in use.plane.axes.values() if _grows(b, a)}
     if not tested and not either:
         return None
     for axis in use.plane.axes.values():
         if axis.name in tested or not axis.thread and axis.block is None and not axis.scale:
             continue
         for launch in kernel.launches:
-            env = grids.surplus(launch, axis.name)
+            env = grids.surplus(launch, axis)
             if env is None or launch.grid is None or launch.block is None:
                 continue
             return _missing_draft(kernel, use, axis, launch, env, either)
@@ -352,13 +351,13 @@ def _missing_draft(
     kernel: Kernel, use: _Use, axis: Axis, launch: Launch, env: w.Assignment, either: bool
 ) -> Draft:
     assert launch.grid is not None and launch.block is not None
-    at = "xyz".index(axis.name)
-    size_term = grids.sizing(launch.grid[at]).size
+    at, on_grid = "xyz".index(axis.name), "xyz".index(axis.grid)
+    size_term = grids.sizing(launch.grid[on_grid]).size
     parts = [_number(p, env) for p in (*launch.grid, *launch.block)]
-    size, threads = _number(size_term, env), parts[at] * parts[3 + at]
+    size, threads = _number(size_term, env), parts[on_grid] * parts[3 + at]
     block_index, thread_index = [0, 0, 0], [0, 0, 0]
     per_block = max(1, parts[3 + at])
-    block_index[at], thread_index[at] = size // per_block, size % per_block
+    block_index[on_grid], thread_index[at] = size // per_block, size % per_block
     why = (
         f"the tests of {' and '.join(sorted(use.plane.axes))} are joined so that one in range is enough"
         if either

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,31 +91,35 @@ def sizes_of(env: dict[Term, int]) -> dict[str, int]:
     return {a.data.name: v for a, v in env.items() if a.data.kind not in ("tid", "bid", "bdim", "gdim")}
 
 
-class Split(NamedTuple):
-    """A block whose threads part at a condition.
+Triple = tuple[int, int, int]
 
-    ``taken`` threads of the block find it true, ``others`` false; ``first`` is the first thread that
-    finds it true, ``stays`` the first that does not. ``sizes`` by name.
+
+class Split(NamedTuple):
+    """A block (or grid) whose threads part at a condition.
+
+    ``taken`` threads find it true, ``others`` false; ``first`` of block ``first_block`` is the first
+    that finds it true, ``stays`` of block ``stays_block`` the first that does not. ``sizes`` by name.
     """
 
     sizes: dict[str, int]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    block_index: tuple[int, int, int]
+    grid: Triple
+    block: Triple
     taken: int
     others: int
-    first: tuple[int, int, int]
-    stays: tuple[int, int, int]
+    first: Triple
+    first_block: Triple
+    stays: Triple
+    stays_block: Triple
 
 
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 
 
-def split(kernel: Kernel, conditions: Sequence[Term], reaching: Sequence[Term] = ()) -> Split | None:
+def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -> Split | None:
     """The smallest case in which some threads of one block meet all ``conditions`` and others do not.
 
-    ``reaching`` must hold for every thread counted (what is tested before). Values that differ from
-    thread to thread and are not made of launch built-ins (data) may take any value in each thread.
+    With ``scope`` grid or cluster, threads of all blocks count. Values that differ from thread to
+    thread and are not made of launch built-ins (data) may take any value in each thread.
     """
     shape = block_shape(kernel)
     threads = shape[0] * shape[1] * shape[2]
@@ -122,15 +127,16 @@ def split(kernel: Kernel, conditions: Sequence[Term], reaching: Sequence[Term] =
     for item in conditions:
         cond = t.land(cond, item)
     leaves = t.leaves(cond)
-    uniformity = kernel.uniformity()
+    uniformity = kernel.uniformity("block" if scope == "block" else "grid")
     data = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM]
     sizes = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and x not in data]
     sizes.sort(key=lambda x: x.key)
+    data.sort(key=lambda x: x.key)
     known = w.constants([cond])
     per_size: list[Sequence[int]] = [
         w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
     ]
-    free = [w.candidates(x, known) for x in data]
+    free = [_values(x, known) for x in data]
     budget = 40
     for assignment in _diagonal(per_size):
         budget -= 1
@@ -141,16 +147,28 @@ def split(kernel: Kernel, conditions: Sequence[Term], reaching: Sequence[Term] =
         blocks = max(2, biggest // max(1, threads) + 1) if biggest < 1 << 20 else 2
         grid = (blocks, 2 if shape[1] > 1 else 1, 2 if shape[2] > 1 else 1)
         env.update(dimensions(grid, shape))
-        for block_index in dict.fromkeys([(0, 0, 0), (min(1, blocks - 1), 0, 0), (blocks - 1, grid[1] - 1, grid[2] - 1)]):
-            found = _part(cond, reaching, env, shape, block_index, data, free)
+        last = (blocks - 1, grid[1] - 1, grid[2] - 1)
+        groups: Iterable[list[Triple]]
+        if scope == "block":
+            groups = [[b] for b in dict.fromkeys([(0, 0, 0), (min(1, blocks - 1), 0, 0), last])]
+        else:
+            groups = [[(b, 0, 0) for b in range(min(blocks, 8))]]
+        for group in groups:
+            found = _part(cond, env, shape, group, data, free)
             if found is not None:
-                taken, others, first, stays = found
-                named = {x.data.name: env[x] for x in sizes}
-                return Split(named, grid, shape, block_index, taken, others, first, stays)
+                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found)
     return None
 
 
-def _diagonal(choices: list[Sequence[int]]) -> Iterable[tuple[int, ...]]:
+def _values(leaf: Term, known: set[int]) -> list[int | float]:
+    """Values that data may have: those worth trying for a size, and negative or fractional ones where the type allows."""
+    if isinstance(leaf.type, Float):
+        return [0, 1, -1, *(c for c in sorted(known)), 0.5]
+    low = leaf.type.lo if isinstance(leaf.type, Int) else 0
+    return [*w.candidates(leaf, known), *([-1] if low < 0 else [])]
+
+
+def _diagonal(choices: list[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
     """Combinations, the ones with like ranks first: sizes tend to grow together."""
     if not choices:
         return [()]
@@ -167,18 +185,19 @@ def _diagonal(choices: list[Sequence[int]]) -> Iterable[tuple[int, ...]]:
 
 
 def _part(
-    cond: Term, reaching: Sequence[Term], env: dict[Term, int], shape: tuple[int, int, int],
-    block_index: tuple[int, int, int], data: list[Term], free: list[list[int]],
-) -> tuple[int, int, tuple[int, int, int], tuple[int, int, int]] | None:  # fmt: skip
+    cond: Term, env: dict[Term, int], shape: Triple, blocks: list[Triple], data: list[Term],
+    free: list[list[int | float]],
+) -> tuple[int, int, Triple, Triple, Triple, Triple] | None:  # fmt: skip
     taken = others = 0
-    first: tuple[int, int, int] | None = None
-    stays: tuple[int, int, int] | None = None
+    first: tuple[Triple, Triple] | None = None
+    stays: tuple[Triple, Triple] | None = None
     threads = [(x, y, z) for z in range(shape[2]) for y in range(shape[1]) for x in range(shape[0])]
+    everyone = [(thread, block) for block in blocks for thread in threads]
     if data:
         # Any two threads with different data show it; the second thread has what the first has not.
-        threads = threads[:2]
-    for thread in threads:
-        here = {**env, **coordinates(block_index, thread)}
+        everyone = everyone[:2] if len(blocks) == 1 else [everyone[0], everyone[-1]]
+    for thread, block in everyone:
+        here = {**env, **coordinates(block, thread)}
         if data:
             value = _choose(cond, here, data, free, want=first is None)
         else:
@@ -187,16 +206,18 @@ def _part(
             return None
         if value:
             taken += 1
-            first = first or thread
+            first = first or (thread, block)
         else:
             others += 1
-            stays = stays or thread
+            stays = stays or (thread, block)
     if first is None or stays is None:
         return None
-    return taken, others, first, stays
+    return taken, others, *first, *stays
 
 
-def _choose(cond: Term, env: dict[Term, int], data: list[Term], free: list[list[int]], *, want: bool) -> bool | None:
+def _choose(
+    cond: Term, env: dict[Term, int], data: list[Term], free: list[list[int | float]], *, want: bool
+) -> bool | None:
     """``want`` when some values of ``data`` give it."""
     result: bool | None = None
     for values in _diagonal(list(free)):
