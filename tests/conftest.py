@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,19 @@ __global__ void scale(float *x, int n) {
 """
 GAP = GOOD + "<<<<<<< ours\n"
 """A file with one CL001, at line 5."""
+
+
+_MARKER = re.compile(r"\bexpect(-next)?:\s*(CL\d{3}(?:[,\s]+CL\d{3})*)")
+
+
+def expected(path: Path) -> set[tuple[int, str]]:
+    """What the file's ``expect: CL203`` and ``expect-next:`` comments ask for: (line, code) each."""
+    return {
+        (number + bool(following), code)
+        for number, line in enumerate(re.split(r"\r\n|\r|\n", path.read_text("utf-8", "replace", newline="")), 1)
+        for following, codes in _MARKER.findall(line)
+        for code in re.findall(r"CL\d{3}", codes)
+    }
 
 
 class Cudalint:

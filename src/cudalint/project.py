@@ -281,11 +281,11 @@ class Project(preprocess.Environment):
                     stack.append(includer)
         folder = os.path.dirname(path)
         if self.holds(folder):
-            found.update(self._siblings(folder))
+            found.update(self.siblings(folder))
         found.discard(path)
         return sorted(found)
 
-    def _siblings(self, folder: str) -> list[str]:
+    def siblings(self, folder: str) -> list[str]:
         found = [path for path in self.overlay if os.path.dirname(path) == folder]
         try:
             with os.scandir(folder) as entries:

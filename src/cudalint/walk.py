@@ -45,15 +45,15 @@ def walk(arguments: Iterable[str], configs: Configs, *, force_exclude: bool = Fa
     for argument in arguments:
         path = os.path.abspath(argument)
         if os.path.isdir(path):
-            settings = configs.of(path, path)
-            left_out = _excluded(settings, path)
-            if left_out and force_exclude:
-                excluded += 1
-                continue
             try:
                 os.scandir(path).close()
             except OSError as error:
                 problems.append(f"{argument}: {error.strerror}")
+                continue
+            settings = configs.of(path, path)
+            left_out = _excluded(settings, path)
+            if left_out and force_exclude:
+                excluded += 1
                 continue
             walker = _Walker(configs, path, obey=not left_out)
             for target in walker.files(path, _ignore_files_above(path)):

@@ -74,14 +74,14 @@ def axes(p: Poly) -> dict[str, Axis]:
     blocks = {a: c for a in AXES if (c := coefficient(p, BID[a]))}
     result: dict[str, Axis] = {}
     pairs: dict[str, tuple[str, Poly]] = {}
-    # A block's number belongs to the thread's whose scale it is a block of: of the same axis first.
-    for same in (True, False):
+    # A block's number belongs to the thread's whose scale it is a block of, of the same axis first.
+    for same, like_block in ((True, True), (False, True), (True, False)):
         for a, scale in threads.items():
             for b, per_block in blocks.items():
                 if a in pairs or (a == b) is not same or any(b == other for other, _ in pairs.values()):
                     continue
                 size = divide(per_block, scale)
-                if size is not None and (same or _is_block(size)):
+                if size is not None and (not like_block or _is_block(size)):
                     pairs[a] = (b, size)
     for a, scale in threads.items():
         grid, size = pairs.get(a, ("", None))

@@ -45,9 +45,10 @@ def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
     return BLOCKS_PER_SM
 
 
-def constants(terms: Iterable[Term]) -> set[int]:
-    """The integer constants that terms are made of."""
-    result: set[int] = set()
+def constants(terms: Iterable[Term], *, floats: bool = False) -> set[int | float]:
+    """The constants that terms are made of, integers only unless ``floats``."""
+    kinds = (int, float) if floats else (int,)
+    result: set[int | float] = set()
     seen: set[Term] = set()
     stack = list(terms)
     while stack:
@@ -55,7 +56,7 @@ def constants(terms: Iterable[Term]) -> set[int]:
         if term in seen:
             continue
         seen.add(term)
-        if term.op == "const" and isinstance(term.data, int):
+        if term.op == "const" and isinstance(term.data, kinds) and abs(term.data) < 1 << 70:
             result.add(term.data)
         stack.extend(term.args)
     return result
@@ -93,7 +94,7 @@ def solve(
         for leaf in sorted(t.leaves(condition), key=lambda x: x.key):
             if leaf not in everything and leaf.data.kind != "loop":
                 everything.append(leaf)
-    known = constants([*related, *([goal] if isinstance(goal, t.Term) else [])])
+    known = [int(c) for c in constants([*related, *([goal] if isinstance(goal, t.Term) else [])])]
     tries: list[Sequence[int]] = []
     for leaf in everything:
         chosen = (values or {}).get(leaf)

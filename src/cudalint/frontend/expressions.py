@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend.builtins import AXES, CONSTANTS, SPECIALS, element_type
 from cudalint.frontend.parse import descendants
-from cudalint.frontend.typing import FUNCTION, Typer, arguments_of, class_of, decay
+from cudalint.frontend.typing import FUNCTION, INSTANCES, Typer, arguments_of, class_of, decay
 from cudalint.ir.nodes import (
     AddrOf,
     Assign,
@@ -320,7 +320,9 @@ class Expressions(Typer):
             return None
         from cudalint.frontend.lower import global_variable
 
-        return global_variable(value, arguments_of.get(outer, ()))
+        if self.instances >= INSTANCES:
+            return None
+        return global_variable(value, arguments_of.get(outer, ()), self.instances + 1)
 
     def number_literal(self, n: Node) -> Expr:
         a, b = n.start_byte, n.end_byte

@@ -16,7 +16,7 @@ from cudalint.frontend.declare import (
 from cudalint.frontend.expressions import DEPTH, _broken
 from cudalint.frontend.fold import fold
 from cudalint.frontend.parse import descendants, parse_ranges
-from cudalint.frontend.typing import AUTO, Flags, decay
+from cudalint.frontend.typing import AUTO, INSTANCES, Flags, decay
 from cudalint.ir.nodes import (
     Assign,
     Block,
@@ -878,18 +878,25 @@ def _field_initialisers(lowerer: Lowerer, node: Node, out: list[Stmt]) -> None:
             out.append(ExprStmt(a, b, lowerer.assign(a, b, "", target, value)))
 
 
-def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = ()) -> Var:
-    """The variable behind a namespace-scope declaration, static member or enumerator."""
+def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = (), instances: int = 0) -> Var:
+    """The variable behind a namespace-scope declaration, static member or enumerator.
+
+    ``arguments`` are the template arguments of its class, ``instances`` how deep in instances of
+    templates it is asked for.
+    """
     if decl.var is not None and not arguments:
         return decl.var
     lowerer = Lowerer(decl.declarations, decl.scope)
+    lowerer.instances = instances
     if decl.enum is not None:
-        value = _enumerators(decl, lowerer).get(decl.name)
+        value = _enumerators(decl, lowerer, arguments).get(decl.name)
         a, b = decl.node.start_byte, decl.node.end_byte
         init = Const(a, b, I32, value, decl.name) if value is not None else None
         base = lowerer.resolve(decl.enum, ())
-        decl.var = Var(decl.name, base, "global", a, b, const=True, init=init)
-        return decl.var
+        found = Var(decl.name, base, "global", a, b, const=True, init=init)
+        if not arguments:
+            decl.var = found
+        return found
     lowerer.bind_templates(decl.templates, None, arguments)
     children = decl.node.children
     equals = next((i for i, c in enumerate(children) if c.type == "="), len(children))
@@ -913,6 +920,8 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
     if not arguments:
         # Before its initialiser is read: that may name the variable.
         decl.var = var
+    if instances > INSTANCES:
+        return var
     if value_node is not None and value_node.end_byte - value_node.start_byte <= _LONG_INITIALISER:
         var.init = lowerer.initial_value(value_node, declared)
         var.type = completed(declared, var.init, ref)
@@ -923,13 +932,18 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
     return var
 
 
-def _enumerators(decl: ValueDecl, lowerer: Lowerer) -> dict[str, int | None]:
+def _enumerators(
+    decl: ValueDecl, lowerer: Lowerer, arguments: tuple[Type | int | None, ...]
+) -> dict[str, int | None]:  # fmt: skip
+    """The values of the enumerators of ``decl``'s enum, None where they cannot be told."""
     assert decl.enum is not None
-    if decl.enum.constants is None:
-        values: dict[str, int | None] = {}
-        decl.enum.constants = values
+    values = None if arguments else decl.enum.constants
+    if values is None:
+        values = {}
+        if not arguments:
+            decl.enum.constants = values
         if decl.enum.templates:
-            lowerer.bind_templates(decl.enum.templates, None)
+            lowerer.bind_templates(decl.enum.templates, None, arguments)
         following: int | None = 0
         body = decl.enum.node.child_by_field_name("body")
         for child in body.children if body is not None else ():
@@ -942,7 +956,7 @@ def _enumerators(decl: ValueDecl, lowerer: Lowerer) -> dict[str, int | None]:
             if following is not None:
                 lowerer.names[name] = Const(child.start_byte, child.end_byte, I32, following, name)
                 following += 1
-    return decl.enum.constants
+    return values
 
 
 def _comma_separated(node: Node) -> list[Node]:

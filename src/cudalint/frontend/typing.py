@@ -55,7 +55,8 @@ _GROUPS = frozenset({
     "thread_block", "grid_group", "thread_group", "coalesced_group", "multi_grid_group", "cluster_group",
     "thread_block_tile", "plus", "less", "greater", "bit_and", "bit_or", "bit_xor", "experimental",
 })  # fmt: skip
-_INTEGERS = {"8": (I8, U8), "16": (I16, U16), "32": (I32, U32), "64": (I64, U64)}
+#: How deep classes may be instantiated in one another: recursive templates end by specialisations.
+INSTANCES = 12
 
 
 class Flags(NamedTuple):
@@ -90,6 +91,7 @@ class Typer:
         self.scope: Scope = declarations.scope
         self.prefix = prefix
         self.names: dict[str, Var | Type | Const] = {}
+        self.instances = 0
 
     # Given by the expression layer.
     def expr(self, node: Node) -> Expr:
@@ -411,7 +413,10 @@ class Typer:
         found = decl.resolved.get(key)
         if found is not None:
             return found
+        if self.instances >= INSTANCES:
+            return Unknown(f"type '{decl.qualname}' nests too deeply")
         typer = self.nested(decl.declarations, decl.qualname if decl.kind == "class" else decl.scope)
+        typer.instances = self.instances + 1
         if decl.in_class and "@" in decl.scope:
             typer.names = dict(self.names)
         if decl.templates:
@@ -491,6 +496,8 @@ class Typer:
                 continue
             type_node, declarators = split(child.children)
             if type_node is None:
+                continue
+            if type_node.type == "enum_specifier" and not declarators:
                 continue
             type_, flags, _ = self.specified(child.children)
             if flags.static or (flags.constexpr and not declarators):

@@ -247,7 +247,7 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
     at = "xyz".index(axis.name)
     parts = [*launch.grid, *launch.block]
     leaves = sorted(
-        {x for p in (total, width, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
+        {x for p in (total, width, limit, *parts) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
         key=lambda x: x.key,
     )
 

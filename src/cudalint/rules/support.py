@@ -132,11 +132,11 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
     sizes = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and x not in data]
     sizes.sort(key=lambda x: x.key)
     data.sort(key=lambda x: x.key)
-    known = w.constants([cond])
+    known = [int(c) for c in w.constants([cond])]
     per_size: list[Sequence[int]] = [
         w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
     ]
-    free = [_values(x, known) for x in data]
+    free = [_values(x, w.constants([cond], floats=True)) for x in data]
     budget = 40
     for assignment in _diagonal(per_size):
         budget -= 1
@@ -160,12 +160,13 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
     return None
 
 
-def _values(leaf: Term, known: set[int]) -> list[int | float]:
+def _values(leaf: Term, known: set[int | float]) -> list[int | float]:
     """Values that data may have: those worth trying for a size, and negative or fractional ones where the type allows."""
     if isinstance(leaf.type, Float):
-        return [0, 1, -1, *(c for c in sorted(known)), 0.5]
+        edges = sorted({float(c) + d for c in known for d in (-1, 0, 1)})
+        return [0.0, 1.0, -1.0, 0.5, *edges]
     low = leaf.type.lo if isinstance(leaf.type, Int) else 0
-    return [*w.candidates(leaf, known), *([-1] if low < 0 else [])]
+    return [*w.candidates(leaf, (int(c) for c in known)), *([-1] if low < 0 else [])]
 
 
 def _diagonal(choices: list[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
