@@ -8,6 +8,7 @@ from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, Record, conjuncts
 from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.kernels import Layout
 from cudalint.facts.uniformity import Uniformity
 
 if TYPE_CHECKING:
@@ -32,13 +33,14 @@ class Kernel:
     ``flow`` is what it does (walked on first use); ``launches`` is empty where none is visible.
     """
 
-    __slots__ = ("_flow", "_uniformity", "bindings", "config", "decl", "launches")
+    __slots__ = ("_flow", "_layout", "_uniformity", "bindings", "config", "decl", "launches")
 
     def __init__(self, decl: FunctionDecl, bindings: Bindings, config: Config) -> None:
         self.decl, self.bindings, self.config = decl, bindings, config
         self.launches: list[Launch] = []
         self._flow: Flow | None = None
         self._uniformity: dict[str, Uniformity] = {}
+        self._layout: Layout | None = None
 
     @property
     def name(self) -> str:
@@ -57,6 +59,13 @@ class Kernel:
         if self._flow is None:
             self._flow = flows.run(self.decl.lower(dict(self.bindings)))
         return self._flow
+
+    @property
+    def layout(self) -> Layout:
+        """Which coordinates the kernel tests against which sizes."""
+        if self._layout is None:
+            self._layout = Layout(self.flow)
+        return self._layout
 
     def uniformity(self, scope: str = "block") -> Uniformity:
         """Uniformity in a block (or ``grid``); warps lie along x unless a visible launch says otherwise."""
