@@ -168,7 +168,11 @@ def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
 def _multiply(walker: Walker, node: ir.Call, name: str) -> Value:
     type_ = U32 if name == "__umul24" else I32
     args = [walker.convert(walker.term(walker.value(a)), type_, a) for a in node.args]
-    return t.binary("mul", args[0], args[1], type_) if len(args) == 2 else walker.fresh("unknown", name, type_)
+    if len(args) != 2:
+        return walker.fresh("unknown", name, type_)
+    term = t.binary("mul", args[0], args[1], type_)
+    walker.operation(term, node)
+    return term
 
 
 def _rounding(walker: Walker, node: ir.Call, name: str) -> Value:

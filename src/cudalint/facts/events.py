@@ -230,6 +230,14 @@ class Conversion(Event):
     to: Type
 
 
+class Operation(Event):
+    """A product (``*``, ``<<``, ``__mul24``) or quotient (``/``, ``>>``): where the ``term`` was formed."""
+
+    __slots__ = ("term",)
+    node: Expr
+    term: Term
+
+
 class Comparison(Event):
     """``left op right`` with both sides converted to their common type. ``raw`` are the two before that."""
 
@@ -277,7 +285,7 @@ class Flow:
 
     __slots__ = (
         "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "definitions",
-        "function", "launches", "loops", "objects", "opaques", "params", "returns",
+        "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns", "roundings",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -289,6 +297,9 @@ class Flow:
         self.collectives: list[Collective] = []
         self.returns: list[ReturnEvent] = []
         self.conversions: list[Conversion] = []
+        self.roundings: list[Conversion] = []
+        """Conversions of a floating value to an integer."""
+        self.operations: list[Operation] = []
         self.comparisons: list[Comparison] = []
         self.definitions: list[Definition] = []
         self.launches: list[LaunchEvent] = []

@@ -41,6 +41,7 @@ from cudalint.facts.events import (
     LaunchEvent,
     Loop,
     Obj,
+    Operation,
     Pointer,
     Record,
     ReturnEvent,
@@ -205,12 +206,21 @@ class _Walker:
                     self.record_conversion(value, type_, node)
             elif have.bits == 64 and type_.bits == 32:
                 self.record_conversion(value, type_, node)
+        elif isinstance(type_, Int) and isinstance(have, Float) and value.op != "const":
+            self.record_conversion(value, type_, node)
         return t.convert(value, number(type_))
 
     def record_conversion(self, value: Term, type_: Type, node: ir.Expr) -> None:
         event = self.event(Conversion, node)
         event.term, event.to = value, type_
-        self.flow.conversions.append(event)
+        (self.flow.roundings if isinstance(value.type, Float) else self.flow.conversions).append(event)
+
+    def operation(self, term: Term, node: ir.Expr) -> None:
+        """Remembers where a product or quotient was formed: a term says what it is, not where."""
+        if term.op != "const":
+            event = self.event(Operation, node)
+            event.term = term
+            self.flow.operations.append(event)
 
     def event(self, cls: type[Any], node: ir.Node) -> Any:
         self.seq += 1
@@ -325,7 +335,7 @@ class _Walker:
             if value.op == "atom" and value.data.kind in ("call", "load") and not value.data.name.isidentifier():
                 value.data.name = var.name
             if type_ is DIM3:
-                return Record(var.name, DIM3, {"x": t.convert(value, U32), "y": const(1, U32), "z": const(1, U32)})
+                return Record(var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)})
             if isinstance(type_, (Int, Float)):
                 return self.convert(value, type_, node)
             if isinstance(type_, Ptr):
@@ -1000,10 +1010,15 @@ class _Walker:
     ) -> Term:
         a, b = self.convert(left, optype, left_node), right
         if op in ("<<", ">>"):
-            return t.binary(_BINARY[op], a, b, number(optype))
+            term = t.binary(_BINARY[op], a, b, number(optype))
+            self.operation(term, node)
+            return term
         b = self.convert(right, optype, right_node)
         if op in _BINARY:
-            return t.binary(_BINARY[op], a, b, number(optype))
+            term = t.binary(_BINARY[op], a, b, number(optype))
+            if op in ("*", "/"):
+                self.operation(term, node)
+            return term
         term = t.compare(op, a, b) if op in ("<", "<=", ">", ">=", "==", "!=") else self.fresh("unknown", op, None)
         if term.op != "const":
             event: Comparison = self.event(Comparison, node)
@@ -1087,7 +1102,8 @@ class _Walker:
             if isinstance(type_, (Int, Float)):
                 return self.convert(value, type_, node.operand)
             if type_ is DIM3:
-                return Record("dim3", DIM3, {"x": t.convert(value, U32), "y": const(1, U32), "z": const(1, U32)})
+                x = self.convert(value, U32, node.operand)
+                return Record("dim3", DIM3, {"x": x, "y": const(1, U32), "z": const(1, U32)})
             if isinstance(type_, Ptr):
                 return Pointer(Obj("unknown", "?", type_.element, origin=(value,)), type_.element)
             return value
@@ -1204,7 +1220,7 @@ class _Walker:
         if isinstance(value, Term):
             if value.type is None:
                 return None
-            return self.convert(value, U32, node) if isinstance(value.type, Int) else t.convert(value, U32), one, one
+            return self.convert(value, U32, node), one, one
         if isinstance(value, Record):
             return tuple(self.term(self.field(value, axis)) for axis in "xyz")  # type: ignore[return-value]  # three
         return None
@@ -1342,9 +1358,12 @@ class _Walker:
 
     def place_again(self, node: ir.Expr) -> Any:
         """The place of an argument already evaluated once: memory is not accessed a second time."""
-        marks = len(self.flow.accesses), len(self.flow.conversions), len(self.flow.comparisons)
+        flow = self.flow
+        events: list[list[Any]] = [flow.accesses, flow.conversions, flow.comparisons, flow.roundings, flow.operations]
+        marks = [len(each) for each in events]
         place = self.place(node)
-        del self.flow.accesses[marks[0] :], self.flow.conversions[marks[1] :], self.flow.comparisons[marks[2] :]
+        for each, mark in zip(events, marks):
+            del each[mark:]
         return place
 
 

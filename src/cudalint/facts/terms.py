@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 #: Stands for "no bound" in intervals; far beyond every machine type, closed under the arithmetic here.
 INF = 1 << 300
@@ -132,7 +132,8 @@ def convert(term: Term, type_: Type | None) -> Term:
         return term
     if term.op == "const" and isinstance(term.data, (int, float)):
         folded = cast_value(term.data, type_)
-        if folded is not None:
+        # An integer that a float cannot hold stays visible: 20000001 as a float is not what was meant.
+        if folded is not None and not (type_ is F32 and isinstance(term.data, int) and folded != term.data):
             return const(folded, type_)
     if have is None:
         return make("cast", type_, term)
@@ -634,9 +635,34 @@ def mathematical_bounds(
     return found
 
 
-def _bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval]) -> Interval:
+def plausible_bounds(
+    term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None
+) -> Interval:
+    """As :func:`bounds`, on the assumption that nothing overflows: what leaves a type is cut at its ends.
+
+    Floating values are taken as the integers below them.
+    """
+    if memo is None:
+        memo = {}
+    found = memo.get(term)
+    if found is None:
+        found = memo[term] = _bounds(term, ranges, memo, plausible_bounds)
+    low, high = found
+    type_ = term.type
+    if isinstance(type_, Int):
+        low, high = min(max(low, type_.lo), type_.hi), max(min(high, type_.hi), type_.lo)
+    return low, high
+
+
+def _bounds(
+    term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval],
+    bounds: Callable[[Term, Mapping[Term, Interval], dict[Term, Interval]], Interval] = bounds,
+) -> Interval:  # fmt: skip
     op = term.op
+    plausible = bounds is plausible_bounds
     if op == "const":
+        if plausible and isinstance(term.data, float) and math.isfinite(term.data):
+            return math.floor(term.data), math.ceil(term.data)
         return (term.data, term.data) if isinstance(term.data, int) else (-INF, INF)
     if op == "atom":
         found = ranges.get(term)
@@ -645,7 +671,7 @@ def _bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interv
         return _loop_bounds(term, ranges, memo) if term.data.kind == "loop" else (term.data.lo, term.data.hi)
     if op in ("lt", "le", "eq", "ne", "land", "lor", "lnot"):
         return 0, 1
-    if isinstance(term.type, Float) or any(isinstance(a.type, Float) for a in term.args):
+    if not plausible and (isinstance(term.type, Float) or any(isinstance(a.type, Float) for a in term.args)):
         return type_range(term.type)
     args = [bounds(a, ranges, memo) for a in term.args]
     (a, b) = args[0] if args else (-INF, INF)
@@ -699,6 +725,8 @@ def _bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interv
         return a, b
     if op == "call" and term.data in ("abs", "fabs"):
         return 0, max(abs(a), abs(b))
+    if plausible and op == "call" and term.data in ("ceil", "floor", "round", "trunc"):
+        return a, b
     return type_range(term.type)
 
 
@@ -768,6 +796,6 @@ __all__ = [
     "FALSE", "INF", "ONE", "THREAD", "TRUE", "UNIFORM", "UNKNOWN", "WARP_UNIFORM", "ZERO", "Atom", "Interval", "Poly",
     "Term", "Undefined", "add", "apply", "atom", "atoms_of", "binary", "bounds", "cast_value", "compare", "const",
     "constant", "convert", "evaluate", "invert", "land", "leaves", "lnot", "lor", "make", "mathematical_bounds",
-    "multiply", "negate", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "substitute", "truth",
+    "multiply", "negate", "plausible_bounds", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "substitute", "truth",
     "type_range",
 ]  # fmt: skip
