@@ -16,11 +16,13 @@ from cudalint.frontend.declare import (
     template_names,
 )  # fmt: skip
 from cudalint.frontend.expressions import Expressions
+from cudalint.frontend.parse import comma_separated
 from cudalint.frontend.fold import fold
 from cudalint.frontend.typing import AUTO, arguments_of, class_of, decay
 from cudalint.ir.nodes import AddrOf, Call, Cast, Const, Construct, Expr, Index, Launch, Ref, Var
 from cudalint.ir.types import (
     BOOL,
+    DIM3,
     F64,
     I32,
     VOID,
@@ -685,9 +687,12 @@ class Calls(Expressions):
     def initialiser_dim(self, node: Node) -> Expr:
         """A launch dimension; braces make a dim3."""
         if node.type == "initializer_list":
-            from cudalint.ir.types import DIM3
-
             return self.braced(node, DIM3)
+        if node.type == "parenthesized_expression" and self.file.text[node.start_byte : node.start_byte + 1] == b"{":
+            # The parser saw parentheses.
+            return Construct(
+                node.start_byte, node.end_byte, DIM3, [self.expr(n) for n in comma_separated(node.children[1])]
+            )
         return self.expr(node)
 
     def launch_call(self, n: Node, name: str, arguments: Node) -> Expr | None:

@@ -839,8 +839,8 @@ class Expressions(Typer):
 
             extent = fold(self.expr(inner.children[-1].named_children[0]))
             return Array(self.named(self.text(inner.children[0])), extent)
-        if inner.type == "qualified_identifier":
-            found = self.qualified(inner)
+        if inner.type == "qualified_identifier" or inner.type == "template_function":
+            found = self.type_of(inner)
             if not isinstance(found, Unknown):
                 return found
         return self.expr(inner).type

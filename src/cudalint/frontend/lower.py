@@ -15,7 +15,7 @@ from cudalint.frontend.declare import (
 )  # fmt: skip
 from cudalint.frontend.expressions import DEPTH, _broken
 from cudalint.frontend.fold import fold
-from cudalint.frontend.parse import descendants, parse_ranges
+from cudalint.frontend.parse import comma_separated, descendants, parse_ranges
 from cudalint.frontend.typing import AUTO, INSTANCES, Flags, decay
 from cudalint.ir.nodes import (
     Assign,
@@ -150,7 +150,7 @@ class Lowerer(Calls):
         arguments = parse_ranges(masked, [inner, semicolon])
         if arguments.has_error or arguments.child_count != 1 or arguments.children[0].type != "expression_statement":
             return False
-        expr.targs = [self.argument(n) for n in _comma_separated(arguments.children[0].children[0])]
+        expr.targs = [self.argument(n) for n in comma_separated(arguments.children[0].children[0])]
         expr.target = self.kernel(expr.kernel, expr.args, expr.targs, None)
         out.append(ExprStmt(node.start_byte, node.end_byte, expr))
         return True
@@ -322,10 +322,12 @@ class Lowerer(Calls):
                 self.declare_variable(node, type_, flags, declarator, None, out)
 
     def expression_read_as_declaration(self, node: Node, children: list[Node], out: list[Stmt]) -> bool:
-        """``a * b;`` and ``a & b;`` with a variable ``a``."""
+        """``a * b;``, ``a & b;`` and ``a && b;`` with a variable ``a``."""
         declarator = children[1]
-        op = {"pointer_declarator": "*", "reference_declarator": "&"}.get(declarator.type)
-        if op is None or declarator.children[-1].type != "identifier":
+        if declarator.type not in ("pointer_declarator", "reference_declarator"):
+            return False
+        op = declarator.children[0].type
+        if declarator.children[-1].type != "identifier":
             return False
         name = self.text(children[0])
         local = self.names.get(name)
@@ -444,7 +446,7 @@ class Lowerer(Calls):
         inner = root.children[0].children[0]
         if inner.type != "parenthesized_expression" or inner.child_count != 3:
             return None
-        return [self.expr(n) for n in _comma_separated(inner.children[1])]
+        return [self.expr(n) for n in comma_separated(inner.children[1])]
 
     def structured_binding(self, node: Node, declarator: Node, value: Node | None, out: list[Stmt]) -> None:
         reads, _, barrier = self.touched(value) if value is not None else ([], [], False)
@@ -957,16 +959,6 @@ def _enumerators(
                 lowerer.names[name] = Const(child.start_byte, child.end_byte, I32, following, name)
                 following += 1
     return values
-
-
-def _comma_separated(node: Node) -> list[Node]:
-    """The operands of a comma expression."""
-    result = []
-    while node.type == "comma_expression":
-        result.append(node.children[0])
-        node = node.children[-1]
-    result.append(node)
-    return result
 
 
 def _broken_head(node: Node) -> bool:

@@ -27,7 +27,10 @@ _NOT_NEWLINE = re.compile(rb"[^\r\n]")
 _ALIGN = re.compile(rb"\b__align__(?=\s*\()")
 # `[=] __device__ (int i) { }`: the grammar has no place for execution spaces there.
 _LAMBDA_SPACE = re.compile(rb"(?<=\])(?:\s*__(?:device|host)__)+(?=\s*[({])")
-# `extern __shared__ alignas(16) T x[]` and calling conventions that expand to nothing on the platforms we model.
+# `k<<<g, {32, 2}>>>()`: braces are an error in a launch's configuration, parentheses are not.
+_BRACED_LAUNCH = re.compile(rb"<<<[^;<>]*?\{[^;<>]*?>>>")
+# Calling conventions that expand to nothing on the platforms we model.
+_ROUND = bytes.maketrans(b"{}", b"()")
 _CONVENTION = re.compile(rb"\b(?:CUDART_CB|CUDARTAPI|CUDAAPI|__stdcall|__cdecl)\b")
 
 
@@ -51,6 +54,8 @@ def masked(text: bytes) -> bytes:
 def _masked(text: bytes) -> bytes:
     if b"//" in text or b"/*" in text:
         text = _COMMENT.sub(_blank_comment, text)
+    if b"<<<" in text:
+        text = _BRACED_LAUNCH.sub(lambda match: match[0].translate(_ROUND), text)
     if b"__align__" in text:
         text = _ALIGN.sub(b"alignas  ", text)
     if b"__device__" in text or b"__host__" in text:
@@ -95,3 +100,13 @@ def descendants(node: Node) -> Iterator[Node]:
         node = stack.pop()
         yield node
         stack.extend(node.children)
+
+
+def comma_separated(node: Node) -> list[Node]:
+    """The operands of a comma expression, or the node itself."""
+    result = []
+    while node.type == "comma_expression":
+        result.append(node.children[0])
+        node = node.children[-1]
+    result.append(node)
+    return result
