@@ -33,7 +33,7 @@ def expected(path: Path) -> set[tuple[int, str]]:
     """What the file's ``expect: CL203`` and ``expect-next:`` comments ask for: (line, code) each."""
     return {
         (number + bool(following), code)
-        for number, line in enumerate(re.split(r"\r\n|\r|\n", path.read_text("utf-8", "replace", newline="")), 1)
+        for number, line in enumerate(re.split(r"\r\n|\r|\n", path.read_bytes().decode("utf-8", "replace")), 1)
         for following, codes in _MARKER.findall(line)
         for code in re.findall(r"CL\d{3}", codes)
     }
