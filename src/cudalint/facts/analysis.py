@@ -10,6 +10,7 @@ from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
 from cudalint.facts.flow import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
+from cudalint.facts.roots import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,7 @@ class _Analysis:
                 for decl in self.host_functions(other):
                     if decl not in self.hosts and self.mentions(decl, names):
                         self.run_host(decl)
+        self.judge()
         bound = {decl for decl, _ in self.kernels}
         for decl in own:
             if decl not in bound:
@@ -76,6 +78,18 @@ class _Analysis:
         for launch in self.launches:
             if launch.event.fn.file.path == self.file.path:
                 yield launch
+
+    def judge(self) -> None:
+        """Leaves each launch to the walks that rules judge, and drops kernels that only the others launch."""
+        self.launches = judged(self.launches)
+        kept = set(self.launches)
+        for host in self.hosts.values():
+            host.launches = [x for x in host.launches if x in kept]
+        for key, kernel in list(self.kernels.items()):
+            before = kernel.launches
+            kernel.launches = [x for x in before if x in kept]
+            if before and not kernel.launches and any(d is key[0] for d, b in self.kernels if b != key[1]):
+                del self.kernels[key]
 
     def interesting(self, decl: FunctionDecl) -> bool:
         """Whether a device function can hold a hazard of its own: it has a barrier or launch built-ins."""

@@ -1,0 +1,110 @@
+"""Which walks of a launch are judged: the launching function's own, or those that begin at its callers.
+
+A launch is walked once from the function it stands in and once from every visible function that calls
+that one, so that a wrapper's grid can be seen. Rules judge each launch once: a parameter of a host
+function is a runtime size, whatever a caller passes, unless the source fixes who calls it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import Int
+
+if TYPE_CHECKING:
+    from cudalint.facts.events import CallSite
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Term
+
+Path = tuple[tuple[str, int], ...]
+
+
+def judged(launches: list[Launch]) -> list[Launch]:
+    """Of all walks that come to some launches, those that rules are to judge."""
+    groups: dict[tuple[str, int], list[Launch]] = {}
+    for launch in launches:
+        event = launch.event
+        groups.setdefault((event.fn.file.path, event.node.start), []).append(launch)
+    result: list[Launch] = []
+    for group in groups.values():
+        result.extend(group if len(group) == 1 else _group(group))
+    return result
+
+
+def _group(group: list[Launch]) -> list[Launch]:
+    by_path: dict[Path, list[Launch]] = {}
+    for launch in group:
+        by_path.setdefault(_path(launch), []).append(launch)
+    result = []
+    for path, launches in by_path.items():
+        # Nearest first: a root of which no other walk is a part.
+        if not any(path[k:] in by_path for k in range(1, len(path) + 1)):
+            for launch in launches:
+                result.extend(_pick(launch, path, by_path))
+    return result
+
+
+def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]]) -> list[Launch]:
+    """The walk itself, or those one call further out where they tell what this one cannot."""
+    callers = [(x, p) for p, items in by_path.items() if len(p) == len(path) + 1 and p[1:] == path for x in items]
+    if not callers:
+        return [launch]
+    picked = [y for x, p in callers for y in _pick(x, p, by_path)]
+    if is_wrapper(launch):
+        return picked
+    if all(fixed(y) for y in picked) and all(_counts(x, len(_sites(x)) - len(path) - 1) for x, _ in callers):
+        return picked
+    return [launch]
+
+
+def _sites(launch: Launch) -> list[CallSite]:
+    """The inlined calls around a launch, outermost first; a lambda is part of the function it stands in."""
+    return [site for site in launch.event.stack if site.callee.decl is not None]
+
+
+def _path(launch: Launch) -> Path:
+    return tuple((site.fn.file.path, site.call.start) for site in _sites(launch))
+
+
+def is_wrapper(launch: Launch) -> bool:
+    """Whether a dimension of the launch is a parameter of the function in which the walk began, passed through."""
+    return any(_is_parameter(x) for triple in (launch.grid, launch.block) if triple is not None for x in triple)
+
+
+def _is_parameter(term: Term) -> bool:
+    while term.op == "cast":
+        term = term.args[0]
+    if term.op != "atom" or term.data.kind != "param":
+        return False
+    var = term.data.data
+    return not (isinstance(var, ir.Var) and var.kind == "template")
+
+
+def fixed(launch: Launch) -> bool:
+    """Whether the source fixes the launch's dimensions and the sizes that the kernel tests."""
+    if launch.grid is None or launch.block is None or any(t.leaves(x) for x in (*launch.grid, *launch.block)):
+        return False
+    if launch.kernel is None:
+        return True
+    for item in launch.kernel.layout.coordinates:
+        for atom in t.atoms_of(item.limit):
+            if t.leaves(launch.at_launch(atom)):
+                return False
+    return True
+
+
+def _counts(launch: Launch, at: int) -> bool:
+    """Whether what is passed at a call fixes the callee's parameters: nobody else can call it, or `main`'s own
+    locals are passed."""
+    site = _sites(launch)[at]
+    if site.callee.decl is None or site.callee.decl.static:
+        return True
+    if site.fn.name != "main" or not isinstance(site.call, ir.Call):
+        return False
+    sizes = [x for x in site.call.args if isinstance(x.type, Int)]
+    return all(isinstance(x, ir.Ref) and x.var.kind == "local" for x in sizes)
+
+
+__all__ = ["fixed", "is_wrapper", "judged"]
