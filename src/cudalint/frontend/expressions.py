@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.builtins import AXES, CONSTANTS, SPECIALS, element_type
 from cudalint.frontend.parse import descendants
@@ -82,6 +82,27 @@ _PRECEDENCE = {
 _FLOAT = re.compile(r"[.]|^(?!0[xX])[0-9']*[eE]|^0[xX].*[pP]")
 _ESCAPES = {"n": 10, "t": 9, "r": 13, "0": 0, "a": 7, "b": 8, "f": 12, "v": 11}
 _STORES = frozenset({"assignment_expression", "update_expression"})
+#: The method that lowers each kind of node.
+_HANDLERS = {
+    "identifier": "identifier", "type_identifier": "identifier", "field_identifier": "identifier",
+    "namespace_identifier": "identifier", "qualified_identifier": "qualified_name",
+    "number_literal": "number_literal", "char_literal": "char_literal", "string_literal": "string_literal",
+    "raw_string_literal": "string_literal", "concatenated_string": "string_literal", "true": "boolean",
+    "false": "boolean", "null": "null", "parenthesized_expression": "parenthesized",
+    "binary_expression": "binary_expression", "unary_expression": "unary_expression",
+    "update_expression": "update_expression", "pointer_expression": "pointer_expression",
+    "subscript_expression": "subscript_expression", "field_expression": "field_expression",
+    "assignment_expression": "assignment_expression", "conditional_expression": "conditional_expression",
+    "cast_expression": "cast_expression", "sizeof_expression": "sizeof_expression",
+    "alignof_expression": "alignof_expression", "comma_expression": "comma_expression",
+    "compound_literal_expression": "compound_literal", "initializer_list": "initializer_list",
+    "new_expression": "new_expression", "delete_expression": "delete_expression", "this": "this_expression",
+    "template_function": "template_name", "call_expression": "call_expression",
+    "lambda_expression": "lambda_expression", "condition_clause": "condition_clause",
+    "initializer_pair": "initializer_pair", "dependent_name": "template_name",
+    "extension_expression": "extension_expression", "primitive_type": "type_as_value",
+    "type_descriptor": "type_descriptor_value",
+}  # fmt: skip
 _literals: dict[str, tuple[Type, int | float | None]] = {}
 
 
@@ -149,27 +170,15 @@ class Expressions(Typer):
         self.depth = 0
         self.lambdas: dict[Type, Function] = {}
         self.local_classes: list[TypeDecl] = []
-        self.handlers: dict[str, Callable[[Node], Expr]] = {
-            "identifier": self.identifier, "type_identifier": self.identifier, "field_identifier": self.identifier,
-            "namespace_identifier": self.identifier,
-            "qualified_identifier": self.qualified_name, "number_literal": self.number_literal,
-            "char_literal": self.char_literal, "string_literal": self.string_literal, "raw_string_literal": self.string_literal,
-            "concatenated_string": self.string_literal, "true": self.boolean, "false": self.boolean, "null": self.null,
-            "parenthesized_expression": self.parenthesized, "binary_expression": self.binary_expression,
-            "unary_expression": self.unary_expression, "update_expression": self.update_expression,
-            "pointer_expression": self.pointer_expression, "subscript_expression": self.subscript_expression,
-            "field_expression": self.field_expression, "assignment_expression": self.assignment_expression,
-            "conditional_expression": self.conditional_expression, "cast_expression": self.cast_expression,
-            "sizeof_expression": self.sizeof_expression, "alignof_expression": self.alignof_expression,
-            "comma_expression": self.comma_expression, "compound_literal_expression": self.compound_literal,
-            "initializer_list": self.initializer_list, "new_expression": self.new_expression,
-            "delete_expression": self.delete_expression, "this": self.this_expression,
-            "template_function": self.template_name, "call_expression": self.call_expression,
-            "lambda_expression": self.lambda_expression, "condition_clause": self.condition_clause,
-            "initializer_pair": self.initializer_pair, "dependent_name": self.template_name,
-            "extension_expression": lambda n: self.expr(n.named_children[-1]),
-            "primitive_type": self.type_as_value, "type_descriptor": self.type_descriptor_value,
-        }  # fmt: skip
+
+    handlers: dict[str, Callable[[Any, Node], Expr]]
+
+    def __init_subclass__(cls) -> None:
+        # One table a class, not a table an object: there is an object a function.
+        cls.handlers = {kind: getattr(cls, method) for kind, method in _HANDLERS.items() if hasattr(cls, method)}
+
+    def extension_expression(self, n: Node) -> Expr:
+        return self.expr(n.named_children[-1])
 
     # Given by the call and statement layers.
     def call_expression(self, n: Node) -> Expr:
@@ -192,7 +201,7 @@ class Expressions(Typer):
         if self.depth >= DEPTH:
             return self.opaque(node, "nested too deeply")
         self.depth += 1
-        result = handler(node)
+        result = handler(self, node)
         self.depth -= 1
         return result
 
@@ -912,5 +921,5 @@ class Expressions(Typer):
 
 
 def _broken(node: Node) -> bool:
-    """Whether an error is directly in ``node``."""
-    return any(child.is_error or child.is_missing for child in node.children)
+    """Whether an error is directly in ``node``; a missing semicolon follows a macro that nobody defines."""
+    return any(child.is_error or (child.is_missing and child.type != ";") for child in node.children)

@@ -60,6 +60,22 @@ _CONFIG_FIELDS = frozenset({"gridDim", "blockDim", "dynamicSmemBytes", "stream"}
 #: Initialisers longer than this are tables; nothing asks for their values.
 _LONG_INITIALISER = 4096
 
+#: The method that lowers each kind of statement.
+_STATEMENTS = {
+    "expression_statement": "expression_statement", "declaration": "declaration",
+    "compound_statement": "compound_statement", "if_statement": "if_statement", "for_statement": "for_statement",
+    "while_statement": "while_statement", "do_statement": "do_statement", "return_statement": "return_statement",
+    "break_statement": "break_statement", "continue_statement": "continue_statement",
+    "switch_statement": "switch_statement", "for_range_loop": "range_loop", "type_definition": "type_definition",
+    "alias_declaration": "alias_declaration", "struct_specifier": "local_type", "class_specifier": "local_type",
+    "union_specifier": "local_type", "enum_specifier": "local_type", "labeled_statement": "labeled_statement",
+    "goto_statement": "goto_statement", "attributed_statement": "attributed_statement",
+    "try_statement": "try_statement", "throw_statement": "throw_statement", "else_clause": "attributed_statement",
+    "init_statement": "attributed_statement", "using_declaration": "nothing", "static_assert_declaration": "nothing",
+    ";": "nothing", "namespace_alias_definition": "nothing", "template_instantiation": "nothing",
+    "comment": "nothing", "co_return_statement": "return_statement",
+}  # fmt: skip
+
 
 class Lowerer(Calls):
     """Lowers the body of one function (and of the lambdas in it)."""
@@ -70,23 +86,6 @@ class Lowerer(Calls):
         self.undo: list[tuple[str, Var | Type | Const | None]] = []
         self.result: Type = VOID
         self.configs = {}
-        self.statements: dict[str, Callable[[Node, list[Stmt]], None]] = {
-            "expression_statement": self.expression_statement, "declaration": self.declaration,
-            "compound_statement": self.compound_statement, "if_statement": self.if_statement,
-            "for_statement": self.for_statement, "while_statement": self.while_statement,
-            "do_statement": self.do_statement, "return_statement": self.return_statement,
-            "break_statement": self.break_statement, "continue_statement": self.continue_statement,
-            "switch_statement": self.switch_statement, "for_range_loop": self.range_loop,
-            "type_definition": self.type_definition, "alias_declaration": self.alias_declaration,
-            "struct_specifier": self.local_type, "class_specifier": self.local_type, "union_specifier": self.local_type,
-            "enum_specifier": self.local_type, "labeled_statement": self.labeled_statement,
-            "goto_statement": self.goto_statement, "attributed_statement": self.attributed_statement,
-            "try_statement": self.try_statement, "throw_statement": self.throw_statement,
-            "else_clause": self.attributed_statement, "init_statement": self.attributed_statement,
-            "using_declaration": self.nothing, "static_assert_declaration": self.nothing, ";": self.nothing,
-            "namespace_alias_definition": self.nothing, "template_instantiation": self.nothing, "comment": self.nothing,
-            "co_return_statement": self.return_statement,
-        }  # fmt: skip
 
     # Scopes.
 
@@ -107,7 +106,7 @@ class Lowerer(Calls):
 
     def statement(self, node: Node, out: list[Stmt]) -> None:
         """Lower one statement; some give none, some several."""
-        handler = self.statements.get(node.type)
+        handler = _statements.get(node.type)
         if handler is None:
             if node.is_error or node.is_named:
                 self.opaque_statement(node, out, f"a {node.type.replace('_', ' ')}", gap=node.is_error)
@@ -123,7 +122,7 @@ class Lowerer(Calls):
                 self.opaque_statement(node, out, "the text could not be parsed", gap=True)
             return
         self.depth += 1
-        handler(node, out)
+        handler(self, node, out)
         self.depth -= 1
 
     def repaired(self, node: Node, out: list[Stmt]) -> bool:
@@ -175,7 +174,7 @@ class Lowerer(Calls):
     def block(self, node: Node) -> Block:
         mark = len(self.undo)
         out: list[Stmt] = []
-        statements = self.statements
+        statements = _statements
         careful = self.careful
         for child in node.children:
             kind = child.type
@@ -185,7 +184,7 @@ class Lowerer(Calls):
                 self.statement(child, out)
             else:
                 self.depth += 1
-                statements[kind](child, out)
+                statements[kind](self, child, out)
                 self.depth -= 1
         self.leave(mark)
         return Block(node.start_byte, node.end_byte, out)
@@ -791,6 +790,11 @@ class Lowerer(Calls):
             if name:
                 self.bind(name, var)
         return result
+
+
+_statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
+    kind: getattr(Lowerer, method) for kind, method in _STATEMENTS.items()
+}
 
 
 def completed(type_: Type, init: Expr | None, ref: bool) -> Type:

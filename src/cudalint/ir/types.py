@@ -16,10 +16,10 @@ _interned: dict[tuple[object, ...], Type] = {}
 
 
 def _intern(cls: type[_T], *key: object) -> _T:
-    found = _interned.get((cls, *key))
+    identity = (cls, *key)
+    found = _interned.get(identity)
     if found is None:
-        found = object.__new__(cls)
-        _interned[(cls, *key)] = found
+        found = _interned[identity] = object.__new__(cls)
     return found  # type: ignore[return-value]  # the key holds the class
 
 
