@@ -95,6 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as fault:
+        if os.environ.get("CUDALINT_DEBUG"):
+            raise
+        what = f"{type(fault).__name__}: {fault}".partition("\n")[0]
+        print(f"cudalint: internal error: {what} (CUDALINT_DEBUG=1 shows where; please report it)", file=sys.stderr)
+        return 2
 
 
 def _check(options: argparse.Namespace) -> int:

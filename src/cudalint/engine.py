@@ -131,6 +131,8 @@ class Worker:
 
     def __init__(self, overlay: dict[str, bytes], compile_commands: str | None = None) -> None:
         self._overlay, self._compile_commands = overlay, compile_commands
+        # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}
 
     def check(self, target: Target) -> Checked:

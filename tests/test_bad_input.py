@@ -1,0 +1,302 @@
+"""Input that is broken, odd or hostile: each has its clear line and its exit code, and nothing else is lost.
+
+Beside each bad file lies one with a fault; its finding is in every report.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import GOOD
+
+FAULTY = """\
+__global__ void sum(float *x, float *out, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    tile[threadIdx.x] = x[i];
+    __syncthreads();
+    out[i] = tile[255 - threadIdx.x];
+}
+"""
+FAULT = "fault.cu:4: CL301"
+
+
+@pytest.fixture
+def beside(cudalint, write):
+    """Check a folder that holds a faulty file and the one given; what else than the fault was found, as text."""
+
+    def check(name: str, content: str | bytes, *arguments: str) -> list[str]:
+        write("fault.cu", FAULTY)
+        write(name, content)
+        began = time.perf_counter()
+        done = cudalint("check", "--output-format", "concise", *arguments)
+        assert time.perf_counter() - began < 20
+        assert done.stderr == ""
+        assert done.returncode == 1
+        lines = done.stdout.splitlines()
+        (fault,) = [line for line in lines if line.startswith("fault.cu:4:")]
+        assert " error CL301 " in fault
+        return [line for line in lines if line != fault]
+
+    return check
+
+
+# Encodings and line ends: read as text, placed right
+
+
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.encode("utf-16"),
+        lambda text: b"\xfe\xff" + text.encode("utf-16-be"),
+        lambda text: text.encode("latin-1"),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: text.replace("\n", "\r").encode(),
+    ],
+    ids=["bom", "utf-16-le", "utf-16-be", "latin-1", "crlf", "cr"],
+)
+def test_encodings(beside, encode):
+    text = FAULTY.replace("if (i", "/* é */ if (i")
+    (line,) = beside("odd.cu", encode("// ©\n" + text))
+    column = text.splitlines()[3].index("return") + 1
+    assert line.startswith(f"odd.cu:5:{column}: error CL301 ")
+
+
+# Files that cannot be read as text
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"\x7fELF\x00\x01", "binary: it holds a NUL at byte 4"),
+        (GOOD.encode() + b"\0", "binary: it holds a NUL"),
+        ("int a;\n".encode("utf-16-le"), "binary: it holds a NUL"),
+        (b"\xff\xfe\x00", "not valid UTF-16"),
+        (b"\x80\x81\x01\x02", "neither UTF-8 nor text"),
+    ],
+    ids=["elf", "nul", "utf-16-without-mark", "half-utf-16", "bytes"],
+)
+def test_unreadable_content(beside, cudalint, write, content, why):
+    (line,) = beside("bad.cu", content)
+    assert line.startswith(f"bad.cu:1:1: note CL001 parse-gap: the file was not checked: {why}")
+    assert beside("bad.cu", content, "--ignore", "CL001") == []
+    named = cudalint("check", "--output-format", "concise", "bad.cu", "fault.cu")
+    assert named.returncode == 2
+    assert named.stderr.startswith(f"cudalint: bad.cu: {why}")
+    assert named.stderr.count("\n") == 1
+    assert named.stdout.startswith("fault.cu:4:")
+
+
+def test_a_file_without_permission(cudalint, write):
+    write("fault.cu", FAULTY)
+    write("secret.cu").chmod(0)
+    write("closed/k.cu")
+    (cudalint.folder / "closed").chmod(0)
+
+    def check(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cudalint", "check", "--output-format", "concise", *arguments],
+            cwd=cudalint.folder, capture_output=True, text=True, check=False, preexec_fn=_obey_permissions,
+        )  # fmt: skip
+
+    try:
+        walked, named, folder = check(), check("secret.cu", "fault.cu"), check("closed", "fault.cu")
+    finally:
+        (cudalint.folder / "closed").chmod(0o700)
+    assert (walked.returncode, walked.stderr) == (1, "")
+    fault, secret = walked.stdout.splitlines()
+    assert fault.startswith("fault.cu:4:")
+    assert "secret.cu:1:1: note CL001" in secret
+    assert "Permission denied" in secret
+    assert (named.returncode, named.stderr) == (2, "cudalint: secret.cu: Permission denied\n")
+    assert named.stdout.splitlines() == [fault]
+    assert (folder.returncode, folder.stderr) == (2, "cudalint: closed: Permission denied\n")
+    assert folder.stdout.splitlines() == [fault]
+
+
+def _obey_permissions() -> None:
+    """Root reads everything; without these two capabilities it does not."""
+    if sys.platform == "linux" and os.geteuid() == 0:
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize("name", ["", "a\0b.cu", "x" * 300 + ".cu", "loop.cu"])
+def test_names_that_cannot_be_opened(cudalint, write, name):
+    write("fault.cu", FAULTY)
+    (cudalint.folder / "loop.cu").symlink_to("loop.cu")
+    if "\0" in name:
+        pytest.raises(ValueError, cudalint, "check", name)  # no process can be given such an argument
+        return
+    done = cudalint("check", "--output-format", "concise", "fault.cu", name)
+    assert done.returncode == (1 if name == "" else 2)
+    assert done.stderr.count("\n") == (name != "")
+    assert done.stdout.startswith("fault.cu:4:")
+
+
+def test_a_pipe_and_a_folder_that_look_like_sources(cudalint, write):
+    write("fault.cu", FAULTY)
+    os.mkfifo(cudalint.folder / "pipe.cu")
+    (cudalint.folder / "folder.cu").mkdir()
+    assert cudalint.concise() == [FAULT]
+
+
+def test_an_empty_file(beside):
+    assert beside("empty.cu", "") == []
+    assert beside("blank.cu", "\n\n\r\n") == []
+
+
+def test_a_name_that_is_not_text(cudalint, write):
+    (cudalint.folder / "fault.cu").write_text(FAULTY)
+    os.rename(os.fsencode(cudalint.folder / "fault.cu"), os.fsencode(cudalint.folder) + b"/f\xff.cu")
+    for form in ("full", "concise", "json", "sarif", "github"):
+        done = cudalint("check", "--output-format", form)
+        assert (done.returncode, done.stderr) == (1, ""), form
+        assert "CL301" in done.stdout
+
+
+# Text that is no CUDA, or a strange one
+
+
+@pytest.mark.parametrize("shape", ["spaces", "statements", "comment", "string", "initialiser"])
+def test_ten_megabytes_on_one_line(beside, shape):
+    size = 10_000_000
+    line = {
+        "spaces": " " * size,
+        "statements": "int f() { int a; " + "a = a + 1; " * (size // 11) + "}",
+        "comment": "/*" + "x" * size + "*/",
+        "string": 'const char *s = "' + "x" * size + '";',
+        "initialiser": "const float t[] = {" + "1.5f, " * (size // 6) + "};",
+    }[shape]
+    (found,) = beside("wide.cu", line + FAULTY)
+    assert found.startswith("wide.cu:4:17: error CL301 ")
+
+
+@pytest.mark.parametrize("shape", ["parentheses", "braces", "brackets", "unary", "else-if", "ternary", "calls"])
+def test_ten_thousand_levels(beside, shape):
+    deep = 10_000
+    body = {
+        "parentheses": "x[0] = " + "(" * deep + "1" + ")" * deep + ";",
+        "braces": "{" * deep + "}" * deep,
+        "brackets": "x" + "[p" * deep + "]" * deep + " = 1;",
+        "unary": "x[0] = " + "- " * deep + "1;",
+        "else-if": "if (n) n = 1; " + "else if (n) n = 2; " * deep,
+        "ternary": "n = " + "n ? 1 : " * deep + "2;",
+        "calls": "f" + "(f" * deep + ")" * deep + ";",
+    }[shape]
+    found = beside("deep.cu", "__global__ void k(float *x, int *p, int n) { " + body + " }\n" + FAULTY)
+    assert any(line.startswith("deep.cu:5:17: error CL301 ") for line in found)
+    assert all(" CL001 " in line or " CL301 " in line for line in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/* never closed\n", 'const char *s = "never closed;\n', "int f() {\n", "#if 1\nint a;\n", "#else\n", "'", "\\", '"', "R\"(x"],
+)
+def test_what_is_left_open_at_the_end(beside, text):
+    found = beside("open.cu", FAULTY + text)
+    assert found[0].startswith("open.cu:4:17: error CL301 ")
+    assert all(" CL001 " in line for line in found[1:])
+
+
+def test_an_unterminated_comment_is_told(beside):
+    assert any(" CL001 " in line for line in beside("open.cu", FAULTY + "/* never closed\n"))
+
+
+def test_a_merge_conflict(beside):
+    text = FAULTY + "<<<<<<< ours\nint a;\n=======\nint b;\n>>>>>>> theirs\n" + FAULTY.replace("sum", "other")
+    found = beside("conflict.cu", text)
+    assert [line.split()[2] for line in found] == ["CL301", "CL001", "CL301"]
+    assert found[1].startswith("conflict.cu:9:1: note CL001 ")
+
+
+def test_includes_in_a_circle(beside, write):
+    write("a.cuh", '#include "b.cuh"\n#include "a.cuh"\n' + GOOD)
+    write("b.cuh", '#include "a.cuh"\n')
+    write("self.cuh", '#include __FILE__\n#include "self.cuh"\n')
+    found = beside("k.cu", '#include "a.cuh"\n#include "self.cuh"\n#include "k.cu"\n' + FAULTY)
+    assert [line.rpartition(" error ")[0] for line in found] == ["k.cu:7:17:"]
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "#define A B\n#define B A\n#define F(x) F(F(x))\nint a = A + F(A);\n",
+        "#define D0 1\n" + "".join(f"#define D{i} (D{i - 1} + D{i - 1})\n" for i in range(1, 60)) + "int a = D59;\n",
+        "#define E(x) x x x x x x x x\nint a = E(E(E(E(E(E(E(E(E(1)))))))));\n",
+        "#define G( \n#define\n#define 3\n#define H(x\n#define I(...) __VA_ARGS__ ## __VA_ARGS__ #\nI(\n",
+        "#include\n#include <\n#include MACRO\n#if\n#elif\n#endif\n#if (\n#endif\n#if 1 / 0\n#endif\n#undef\n#line\n",
+    ],
+    ids=["circle", "doubling", "nested", "malformed", "directives"],
+)
+def test_macros_that_recur_or_are_malformed(beside, macros):
+    found = beside("macros.cu", FAULTY + macros)
+    assert found[0].startswith("macros.cu:4:17: error CL301 ")
+    assert all(" CL001 " in line for line in found[1:])
+
+
+def test_python_and_prose_that_are_called_cuda(beside):
+    assert all(" CL001 " in line for line in beside("prose.cu", "Dear reader,\n\nthis isn't CUDA: {[(<<<\n" * 50))
+
+
+# A fault of ours
+
+
+RULE = '''
+from __future__ import annotations
+
+from cudalint.rules.draft import Draft
+
+CODES = ("CL990",)
+
+
+def check_one(kernel: Kernel):
+    function = kernel.function
+    yield Draft("CL990", function, function.file, function.start, function.start + 1, "before the fault", "")
+    raise RuntimeError("boom")
+'''
+RULE_PAGE = """\
+---
+code: CL990
+name: broken-rule
+level: warning
+group: barrier
+default: true
+fixable: no
+---
+# broken-rule (CL990)
+
+A rule that breaks.
+"""
+
+
+def test_a_rule_that_breaks_costs_no_other_finding(cudalint, write):
+    write("rules/cl990.py", RULE)
+    write("rules/pages/CL990-broken-rule.md", RULE_PAGE)
+    write("fault.cu", FAULTY)
+    script = (
+        "import sys, cudalint.rules; cudalint.rules.__path__.append('rules');"
+        "from cudalint.cli import main; sys.exit(main(['check', '--output-format', 'concise', 'fault.cu']))"
+    )
+
+    def check(**env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", script], cwd=cudalint.folder, env={**os.environ, **env}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+
+    done = check()
+    assert done.returncode == 2
+    assert done.stderr == (
+        "cudalint: fault.cu: internal error in cl990.check_one: RuntimeError: boom"
+        " (CUDALINT_DEBUG=1 shows where; please report it)\n"
+    )
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["CL990", "CL301"]
+    assert "Traceback" in check(CUDALINT_DEBUG="1").stderr
