@@ -743,6 +743,13 @@ class _Walker:
             for name in place[2]:
                 if isinstance(value, Record):
                     value = self.field(value, name)
+                elif isinstance(value, Term) and value.op == "atom" and value.data.kind == "device":
+                    key = ("device", value, name)
+                    found = self.loads.get(key)
+                    if found is None:
+                        # cudaDeviceProp's members that size launches are ints.
+                        found = self.loads[key] = self.fresh("device", f"{place[1].name}.{name}", number(type_) or I32)
+                    value = found
                 else:
                     level = value.data.level if isinstance(value, Term) and value.op == "atom" else UNKNOWN
                     return self.unknown_value("unknown", f"{place[1].name}.{name}", type_, level=level)

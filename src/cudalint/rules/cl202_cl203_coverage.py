@@ -1,0 +1,303 @@
+"""CL202 short-grid and CL203 floor-div-grid: elements of a one-element kernel that no thread owns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import kernels, shapes
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.flow import BID, GDIM, TID, from_poly
+from cudalint.facts.uniformity import expand
+from cudalint.findings import Witness
+from cudalint.ir.types import I64, Float
+from cudalint.rules import launches
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.kernels import Case, Coordinate
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Poly, Term
+
+CODES = ("CL202", "CL203")
+
+_FLOAT_EXACT = 1 << 24
+"""From here on a count computed in `float` is short by rounding, which is CL109's to say."""
+
+
+class Short(NamedTuple):
+    """Host sizes at which the launch comes to ``reach`` of ``size`` elements of an axis.
+
+    ``floored`` tells that a division rounded down is why: less than one block's share is missing at any size.
+    """
+
+    axis: str
+    case: Case
+    host: w.Assignment
+    reach: int
+    size: int
+    size_words: str
+    floored: bool
+
+
+def check(launch: Launch) -> Iterator[Draft]:
+    """One finding a launch: the axis that is short by most."""
+    found = short(launch)
+    if found is not None:
+        yield _draft(launch, found)
+
+
+def short(launch: Launch) -> Short | None:
+    """The axis on which a launch does not come to every element of its one-element kernel, with a witness."""
+    kernel = launch.kernel
+    if kernel is None or launch.grid is None or launch.block is None or not kernel.flow.complete:
+        return None
+    for axis in kernels.AXES:
+        for group in kernel.layout.groups(axis):
+            found = _group(launch, axis, group)
+            if found is not None:
+                return found
+    for axis in kernels.AXES:
+        found = _untested(launch, axis)
+        if found is not None:
+            return found
+    return None
+
+
+def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
+    """The coordinates made of the same ids: short where every size they are tested against is out of reach."""
+    assert launch.grid is not None and launch.block is not None
+    if any(c.loop is not None for c in group) or axis != group[0].axes[0]:
+        return None
+    first = group[0]
+    at = "xyz".index(axis)
+    has_block = any(BID[a] in first.ids for a in kernels.AXES)
+    limits = []
+    for item in group:
+        limit = _at_host(launch, item.limit)
+        if limit is None:
+            return None
+        limits.append(limit)
+    if not has_block and not any(t.leaves(x) for x in limits):
+        # `threadIdx.x < 32`: a choice of threads, no size.
+        return None
+    blocks = [launch.grid["xyz".index(a)] for a in first.axes if BID[a] in first.ids]
+    threads = [launch.block["xyz".index(a)] for a in first.axes if TID[a] in first.ids]
+    if not launches.visible(blocks, threads, limits):
+        return None
+    if _covers(launch, at, first, group, limits):
+        return None
+
+    def goal(env: w.Assignment) -> bool:
+        case = kernels.case(launch, env)
+        if case is None or not (case.possible or case.empty):
+            return False
+        sizes = [(case.reach(c), case.size(c)) for c in group]
+        return all(reach < size for reach, size in sizes)
+
+    leaves = launches.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
+    tries = launches.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
+    for item in group:
+        tries |= launches.reaches(launch, leaves, item)
+    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    if env is None:
+        return None
+    case = kernels.case(launch, env)
+    assert case is not None
+    reach, size = max((case.reach(c), case.size(c)) for c in group)
+    if any(isinstance(x.type, Float) for b in blocks for x in launches.parts(b)) and size >= _FLOAT_EXACT:
+        return None
+    floored = _is_floored(launch, axis, [*blocks, *threads], limits, group, env)
+    if floored and launches.has_tail(launch, [*blocks, *threads]):
+        return None
+    return Short(axis, case, env, reach, size, t.show(limits[0]), floored)
+
+
+def _at_host(launch: Launch, p: Poly) -> Term | None:
+    """A kernel polynomial over the host's sizes; None where a part of it is not passed at the launch."""
+    term = launch.at_launch(from_poly(p, I64))
+    formal = set(launch.kernel.flow.params.values()) if launch.kernel is not None else set()
+    if any(x in formal or x.data.kind in ("bdim", "gdim", "tid", "bid", "count") for x in t.leaves(term)):
+        return None
+    return term
+
+
+def _share(launch: Launch, item: Coordinate) -> Term | None:
+    axis = item.axes[0]
+    return _at_host(launch, item.share(axis) or item.pitch(axis))
+
+
+def _covers(launch: Launch, at: int, first: Coordinate, group: list[Coordinate], limits: list[Term]) -> bool:
+    """The usual case, seen without a search: blocks of t elements, ``(n + t - 1) / t`` of them."""
+    assert launch.grid is not None
+    blocks = launch.grid[at]
+    while blocks.op == "cast":
+        blocks = blocks.args[0]
+    if blocks.op != "div" or len(group) != 1:
+        return False
+    by = t.poly(blocks.args[1])
+    share = _share(launch, first)
+    if share is None or t.poly(share) != by:
+        return False
+    return t.add(t.poly(blocks.args[0]), t.add(t.poly(limits[0]), t.add(by, {(): 1}, -1)), -1) == {}
+
+
+# --- why it is short ----------------------------------------------------------------------------
+
+
+def _is_floored(
+    launch: Launch, axis: str, dimensions: list[Term], limits: list[Term], group: list[Coordinate], env: w.Assignment
+) -> bool:
+    """Whether a division of the kernel's own size is what loses elements, and not more than its remainder."""
+    sizes = {x for limit in limits for x in t.leaves(limit)}
+    divided = any(
+        part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
+        for dimension in dimensions
+        for part in launches.parts(dimension)
+    )
+    if not sizes:
+        divided = launches.written_division(launch)
+    if not divided:
+        return False
+    # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
+    for large in (1_000_003, 10_007, 1_009):
+        big = {x: (large if x in sizes else v) for x, v in env.items()}
+        if not all(w.allowed(c, big) for c in launch.conditions):
+            continue
+        case = kernels.case(launch, big)
+        if case is None or not case.possible:
+            continue
+        return _within_share(case, axis, group)
+    case = kernels.case(launch, env)
+    return case is not None and _within_share(case, axis, group)
+
+
+def _within_share(case: Case, axis: str, group: list[Coordinate]) -> bool:
+    try:
+        for item in group:
+            share = max(case.peak(item.share(axis)), case.peak(item.pitch(axis)), 1)
+            if case.size(item) - case.reach(item) >= share:
+                return False
+    except t.Undefined:
+        return True
+    return True
+
+
+# --- kernels that test nothing ------------------------------------------------------------------
+
+
+def _untested(launch: Launch, axis: str) -> Short | None:
+    """A floored grid on an axis that the kernel addresses by and never tests."""
+    assert launch.grid is not None and launch.block is not None and launch.kernel is not None
+    at = "xyz".index(axis)
+    blocks = launch.grid[at]
+    division = launches.division(blocks)
+    if division is None:
+        return None
+    size, divisor = division
+    if not all(launches.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)):
+        return None
+    if not t.leaves(size) or t.leaves(divisor) & t.leaves(size):
+        return None
+    layout = launch.kernel.layout
+    if any(axis in c.axes for c in layout.coordinates):
+        return None
+    if not _addresses(launch, axis):
+        return None
+
+    def goal(env: w.Assignment) -> bool:
+        case = kernels.case(launch, env)
+        if case is None or not (case.possible or case.empty):
+            return False
+        n, by = t.evaluate(size, env), t.evaluate(divisor, env)
+        return bool(by > 1 and case.grid[at] * by < n)
+
+    leaves = launches.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
+    tries = launches.edges(launch, [blocks, size, divisor])
+    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    if env is None or launches.has_tail(launch, [blocks]):
+        return None
+    case = kernels.case(launch, env)
+    assert case is not None
+    n, by = t.evaluate(size, env), t.evaluate(divisor, env)
+    # Far from the size it divides, the grid is something else than a rounded count.
+    big = {x: (1_000_003 if x in t.leaves(size) else v) for x, v in env.items()}
+    large = kernels.case(launch, big)
+    if large is not None and all(w.allowed(c, big) for c in launch.conditions):
+        if t.evaluate(size, big) - large.grid[at] * by >= by:
+            return None
+    return Short(axis, case, env, case.grid[at] * by, n, t.show(size), True)
+
+
+def _addresses(launch: Launch, axis: str) -> bool:
+    """Whether every block of the axis works at an address of its own, with no loop over the grid."""
+    assert launch.kernel is not None
+    flow = launch.kernel.flow
+    stores = [a for a in flow.accesses if a.obj.kind == "global" and a.mode != "r" and a.scalar is not None]
+    found = False
+    for access in stores:
+        p = expand(access.scalar or {})
+        if not shapes.coefficient(p, BID[axis]):
+            continue
+        if any(shapes.mentions(p, GDIM[a]) for a in kernels.AXES):
+            return False
+        found = True
+    return found and not any(
+        GDIM[axis] in t.leaves(info.step)
+        for loop in flow.loops
+        for info in loop.inductions.values()
+        if info.step is not None
+    )
+
+
+# --- the finding --------------------------------------------------------------------------------
+
+
+def _empty_at(launch: Launch, found: Short) -> str:
+    """The sizes of the witness brought down to 1, in words, where the grid is empty there."""
+    kept = launches.leaves_of(launch.block)
+    ones = {x: v if x in kept or w.assumed(x) is not None else 1 for x, v in found.host.items()}
+    case = kernels.case(launch, ones)
+    if case is None or case.empty is None or not all(w.allowed(c, ones) for c in launch.conditions):
+        return ""
+    return launches.words(ones)
+
+
+def _draft(launch: Launch, found: Short) -> Draft:
+    kernel = launch.kernel
+    assert kernel is not None
+    case, axis, event = found.case, found.axis, launch.event
+    names = launches.words(found.host)
+    at = f"at {names} " if names else ""
+    on = "" if case.grid[1:] == (1, 1) and case.block[1:] == (1, 1) and axis == "x" else f" on {axis}"
+    lost = found.size - found.reach
+    elements = f"element {found.reach} has" if lost == 1 else f"elements {found.reach} to {found.size - 1} have"
+    empty = case.empty is not None
+    start, end = launches.place(event.node)
+    if found.floored:
+        message = (
+            f"the launch of {kernel.decl.name} rounds the number of blocks down{on}: {at}"
+            + (f"it starts no block at all for {found.size} elements" if empty
+               else f"its threads come to {found.reach} of {found.size} elements, and {elements} no thread")
+        )  # fmt: skip
+        also = _empty_at(launch, found)
+        if also and not empty:
+            message += f"; at {also} the grid is empty and the launch is refused"
+        help_ = "round up, `n / t + (n % t != 0)`, with the guard in the kernel that a rounded-up grid needs"
+    else:
+        message = (
+            f"{kernel.decl.name} handles a fixed number of elements a thread, and this launch does not cover its "
+            f"{found.size_words}{on}: {at}its threads come to {found.reach} of {found.size} elements, "
+            f"and {elements} no thread"
+        )
+        help_ = "size the grid from the number of elements, or step the kernel's index by the whole grid in a loop"
+    values: dict[str, int | str] = {"first element without a thread": found.reach, "elements without a thread": lost}
+    grid = case.grid
+    return Draft(
+        "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
+        Witness(launches.named(found.host), grid, case.block, None, values),
+        (launches.kernel_place(kernel), *launches.callers(launch)),
+    )  # fmt: skip
+

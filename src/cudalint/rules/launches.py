@@ -1,0 +1,316 @@
+"""What the launch rules share: which dimensions the source shows, the search over host sizes, related places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import kernels
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.events import chain
+from cudalint.facts.flow import children, from_poly
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import I64
+from cudalint.rules import support
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from cudalint.facts.events import Guard, LaunchEvent
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.rules.support import Place
+
+_SIZES = frozenset({"param", "size", "call", "load", "var"})
+"""Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
+_BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
+_BUDGET = 300
+_LARGEST = 1 << 30
+
+
+def parts(term: Term) -> Iterator[Term]:
+    """Every sub-term of ``term``, itself included."""
+    stack, seen = [term], set()
+    while stack:
+        item = stack.pop()
+        if item not in seen:
+            seen.add(item)
+            yield item
+            stack.extend(item.args)
+
+
+def bare(term: Term) -> Term:
+    """``term`` without conversions around it."""
+    while term.op == "cast":
+        term = term.args[0]
+    return term
+
+
+def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
+    return {x for term in terms or () for x in t.leaves(term)}
+
+
+def is_size(leaf: Term) -> bool:
+    """Whether an atom of a host function can be a runtime size, and is no loop counter or merged path."""
+    return leaf.data.kind in _SIZES
+
+
+def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Term]) -> bool:
+    """Whether the source shows what the dimensions are: constants, the kernel's own sizes, the device's, or another
+    size that is divided into blocks. A dimension that is just passed through is the caller's business.
+    """
+    own = leaves_of(limits)
+    if any(x.data.kind not in _SIZES for x in own):
+        return False
+    for term in blocks:
+        others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device"}
+        if not others:
+            continue
+        if any(x.data.kind != "param" for x in (*others, *own)) or limits and not own:
+            return False
+        divided = {x for part in parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
+        if not others <= divided | leaves_of(threads):
+            return False
+    in_grid = leaves_of(blocks)
+    return all(x in own or x in in_grid or x.data.kind == "device" for x in leaves_of(threads))
+
+
+def ordered(first: Iterable[Term], then: Iterable[Term]) -> list[Term]:
+    """The atoms of some terms, those of ``first`` before the others."""
+    result: dict[Term, None] = {}
+    for terms in (first, then):
+        for leaf in sorted(leaves_of(terms), key=lambda x: x.key):
+            result.setdefault(leaf)
+    return list(result)
+
+
+def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
+    """Sizes worth trying: around every constant of ``terms`` and of what the host checks."""
+    known = w.constants([*(x for x in terms if x is not None), *launch.conditions])
+    return {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1) if 0 < v <= _LARGEST}
+
+
+def smallest(
+    goal: Callable[[w.Assignment], bool], leaves: Sequence[Term], launch: Launch, tries: Iterable[int], *,
+    block_leaves: Iterable[Term] = (), zero: bool = False,
+) -> w.Assignment | None:  # fmt: skip
+    """The smallest sizes found at which ``goal`` holds and the host's checks let the launch happen.
+
+    The first of ``leaves`` is made as small as possible; None where no case is found.
+    """
+    conditions = [c for c in launch.conditions if not t.leaves(c).isdisjoint(leaves)]
+    inner = set(block_leaves)
+    limit = min(_LARGEST, launch.config.max_elements or _LARGEST)
+    ascending = sorted({1, 2, 3, *([0] if zero else []), *(v for v in tries if v <= limit)})
+    choices: list[list[int]] = []
+    for number, leaf in enumerate(leaves):
+        info = leaf.data
+        fixed = w.assumed(leaf)
+        if fixed is not None:
+            choices.append([fixed])
+        elif leaf in inner and number:
+            choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
+        else:
+            choices.append([v for v in ascending if info.lo <= v <= info.hi])
+    if any(not c for c in choices):
+        return None
+
+    def good(env: w.Assignment) -> bool:
+        return w.holds(goal, env) and all(w.allowed(c, env) for c in conditions)
+
+    for tried, values in enumerate(_diagonal(choices)):
+        if tried > _BUDGET:
+            return None
+        env = dict(zip(leaves, values, strict=True))
+        if good(env):
+            return _refined(env, leaves, choices, good)
+    return None
+
+
+def _diagonal(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
+    """Combinations in which one size moves and the others stay at their first few values; then all moving together."""
+    if not choices:
+        yield ()
+        return
+    moving = [k for k, c in enumerate(choices) if len(c) > 1] or [0]
+    bases = [tuple(c[min(k, len(c) - 1)] for c in choices) for k in range(2)]
+    seen = set()
+    for base in bases:
+        for at in moving:
+            for value in choices[at]:
+                values = (*base[:at], value, *base[at + 1 :])
+                if values not in seen:
+                    seen.add(values)
+                    yield values
+    longest = max(len(c) for c in choices)
+    for k in range(longest):
+        yield tuple(c[min(k, len(c) - 1)] for c in choices)
+    for k in range(longest):
+        # The first size large where the others are small, and the other way round.
+        yield tuple(c[min(k, len(c) - 1)] if n else c[-1] for n, c in enumerate(choices))
+
+
+def _refined(
+    env: w.Assignment, leaves: Sequence[Term], choices: list[list[int]], good: Callable[[w.Assignment], bool]
+) -> w.Assignment:
+    """The same case with its sizes brought down by halving, one after the other."""
+    for leaf, tries in zip(leaves, choices, strict=True):
+        low = max((v for v in tries if v < env[leaf]), default=env[leaf])
+        while env[leaf] - low > 1:
+            middle = (low + env[leaf]) // 2
+            lower = {**env, leaf: middle}
+            if good(lower):
+                env = lower
+            else:
+                low = middle
+    return env
+
+
+def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) -> set[int]:
+    """How far the launch comes with small, middle and large sizes: where the grid stops growing is such a place."""
+    result: set[int] = set()
+    for value in (1, 1009, 1 << 20, 1 << 27):
+        env = {}
+        for leaf in leaves:
+            fixed = w.assumed(leaf)
+            env[leaf] = fixed if fixed is not None else max(leaf.data.lo, min(value, leaf.data.hi))
+        case = kernels.case(launch, env)
+        if case is None:
+            continue
+        try:
+            reach = case.reach(item)
+        except t.Undefined:
+            continue
+        result.update(v for v in range(reach - 1, reach + 3) if 0 < v <= _LARGEST)
+    return result
+
+
+def division(blocks: Term) -> tuple[Term, Term] | None:
+    """The size that a dimension divides and what by; what is added for rounding left out. None where it does not."""
+    for part in parts(blocks):
+        if part.op not in ("div", "shr"):
+            continue
+        by = part.args[1]
+        if part.op == "shr":
+            if by.op != "const":
+                continue
+            by = t.const(1 << by.data, I64)
+        added = t.poly(by)
+        dividend = {m: c for m, c in t.poly(part.args[0]).items() if m and m not in added}
+        size = from_poly(dividend, I64)
+        if t.leaves(size):
+            return size, by
+    return None
+
+
+def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
+    """Whether the host handles the rest of a floored division elsewhere: another launch, or a loop, that begins where
+    this one ends or that asks for the remainder."""
+    quotients = [p for d in dimensions for p in parts(d) if p.op in ("div", "shr") and t.leaves(p)]
+    sizes = leaves_of(quotients)
+    if not quotients:
+        return False
+    atoms = {next(iter(t.poly(q)))[0] for q in quotients if len(t.poly(q)) == 1 and next(iter(t.poly(q)))}
+    for event in launch.flow.launches:
+        if event.node is launch.event.node:
+            continue
+        offered: list[Term] = [*(event.grid or ()), *(g.term for g in _own_guards(event, launch))]
+        starts: list[Term] = []
+        for value in event.args or ():
+            if isinstance(value, t.Term):
+                starts.append(value)
+            elif value is not None and hasattr(value, "pieces"):
+                starts.extend(p for p, _ in value.pieces)
+        if any(p.op == "mod" and not sizes.isdisjoint(t.leaves(p)) for x in (*offered, *starts) for p in parts(x)):
+            return True
+        if any(_begins(x, atoms) for x in starts):
+            return True
+    return any(
+        info.init is not None and _begins(info.init, atoms)
+        for loop in launch.flow.loops
+        for info in loop.inductions.values()
+    )
+
+
+def _own_guards(event: LaunchEvent, launch: Launch) -> list[Guard]:
+    shared = set(chain(launch.event.guard))
+    return [g for g in chain(event.guard) if g not in shared]
+
+
+def _begins(term: Term, quotients: set[Term]) -> bool:
+    """Whether a value holds a quotient times something: the place where the full blocks end."""
+    return any(
+        (len(m) > 1 or abs(c) != 1) and not quotients.isdisjoint(m) for m, c in t.poly(term).items()
+    )  # fmt: skip
+
+
+def written_division(launch: Launch) -> bool:
+    """Whether the launch's dimensions are written with a division, through locals and helpers, though all is known."""
+    node = launch.event.node
+    declared = _initialisers(launch.event.fn)
+    stack: list[object] = [x for x in (node.grid, node.block) if x is not None]
+    seen: set[int] = set()
+    while stack and len(seen) < 400:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, ir.Binary) and item.op in ("/", ">>"):
+            return True
+        if isinstance(item, ir.Ref):
+            stack.extend(declared.get(item.var, ()))
+            if item.var.init is not None:
+                stack.append(item.var.init)
+        elif isinstance(item, ir.Call) and item.target is not None and item.target.has_body:
+            stack.append(item.target.lower({}).body)
+        stack.extend(children(item))
+    return False
+
+
+def _initialisers(fn: ir.Function) -> dict[ir.Var, list[ir.Expr]]:
+    """What a function gives its variables, by variable."""
+    result: dict[ir.Var, list[ir.Expr]] = {}
+    stack: list[object] = [fn.body]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ir.VarDecl) and item.init is not None:
+            result.setdefault(item.var, []).append(item.init)
+        elif isinstance(item, ir.Assign):
+            target = item.target
+            while isinstance(target, ir.Member):
+                target = target.base
+            if isinstance(target, ir.Ref):
+                result.setdefault(target.var, []).append(item.value)
+        stack.extend(children(item))
+    return result
+
+
+# --- words and places ---------------------------------------------------------------------------
+
+
+def named(env: w.Assignment) -> dict[str, int]:
+    return support.sizes_of(env)
+
+
+def words(env: w.Assignment) -> str:
+    """``n = 257, m = 1``"""
+    return ", ".join(f"{name} = {value}" for name, value in named(env).items())
+
+
+def place(node: ir.Launch) -> tuple[int, int]:
+    """Where a finding about a launch stands: from the kernel's name to the end of ``<<<…>>>``."""
+    return node.start, max(node.config_end, node.start)
+
+
+def kernel_place(kernel: Kernel) -> Place:
+    decl = kernel.decl
+    return decl.file, decl.name_start, decl.name_end, "the kernel"
+
+
+def callers(launch: Launch) -> tuple[Place, ...]:
+    """The calls through which the launch is reached, innermost first."""
+    return tuple(
+        (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
+        for site in reversed(launch.event.stack)
+        if site.callee.decl is not None
+    )
