@@ -744,11 +744,11 @@ class _Walker:
                 if isinstance(value, Record):
                     value = self.field(value, name)
                 elif isinstance(value, Term) and value.op == "atom" and value.data.kind == "device":
-                    key = ("device", value, name)
-                    found = self.loads.get(key)
+                    asked = ("device", value, name)
+                    found = self.loads.get(asked)
                     if found is None:
                         # cudaDeviceProp's members that size launches are ints.
-                        found = self.loads[key] = self.fresh("device", f"{place[1].name}.{name}", number(type_) or I32)
+                        found = self.loads[asked] = self.fresh("device", f"{place[1].name}.{name}", number(type_) or I32)
                     value = found
                 else:
                     level = value.data.level if isinstance(value, Term) and value.op == "atom" else UNKNOWN

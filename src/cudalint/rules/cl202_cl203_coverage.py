@@ -15,7 +15,7 @@ from cudalint.rules import launches
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
@@ -90,9 +90,9 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if _covers(launch, at, first, group, limits):
         return None
 
-    def goal(env: w.Assignment) -> bool:
+    def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.possible or case.empty):
+        if case is None or not (case.empty if empty else case.possible):
             return False
         sizes = [(case.reach(c), case.size(c)) for c in group]
         return all(reach < size for reach, size in sizes)
@@ -101,7 +101,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     tries = launches.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
     for item in group:
         tries |= launches.reaches(launch, leaves, item)
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    env = _search(goal, leaves, launch, tries)
     if env is None:
         return None
     case = kernels.case(launch, env)
@@ -113,6 +113,15 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
     return Short(axis, case, env, reach, size, t.show(limits[0]), floored)
+
+
+def _search(
+    goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]
+) -> w.Assignment | None:
+    """A launch that the driver takes and that is short; failing that, one that is empty."""
+    inner = launches.leaves_of(launch.block)
+    found = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
+    return found or launches.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
 
 
 def _at_host(launch: Launch, p: Poly) -> Term | None:
@@ -207,16 +216,16 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     if not _addresses(launch, axis):
         return None
 
-    def goal(env: w.Assignment) -> bool:
+    def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.possible or case.empty):
+        if case is None or not (case.empty if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
         return bool(by > 1 and case.grid[at] * by < n)
 
     leaves = launches.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
     tries = launches.edges(launch, [blocks, size, divisor])
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    env = _search(goal, leaves, launch, tries)
     if env is None or launches.has_tail(launch, [blocks]):
         return None
     case = kernels.case(launch, env)
@@ -256,13 +265,25 @@ def _addresses(launch: Launch, axis: str) -> bool:
 
 
 def _empty_at(launch: Launch, found: Short) -> str:
-    """The sizes of the witness brought down to 1, in words, where the grid is empty there."""
+    """The largest size below the witness at which the grid is empty, in words; "" where there is none."""
     kept = launches.leaves_of(launch.block)
-    ones = {x: v if x in kept or w.assumed(x) is not None else 1 for x, v in found.host.items()}
-    case = kernels.case(launch, ones)
-    if case is None or case.empty is None or not all(w.allowed(c, ones) for c in launch.conditions):
+    moving = [x for x in found.host if x not in kept and w.assumed(x) is None]
+    if not moving:
         return ""
-    return launches.words(ones)
+    leaf = moving[0]
+
+    def empty(value: int) -> bool:
+        env = {**found.host, leaf: value}
+        case = kernels.case(launch, env)
+        return case is not None and case.empty is not None and all(w.allowed(c, env) for c in launch.conditions)
+
+    low, high = 1, found.host[leaf]
+    if not empty(low):
+        return ""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if empty(middle) else (low, middle)
+    return f"{leaf.data.name} = {low}"
 
 
 def _draft(launch: Launch, found: Short) -> Draft:
