@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.macros import LITERAL, NAME, NUMBER, ExhaustedError, Expander, closing_at, tokenize
+from cudalint.frontend.macros import LITERAL, NAME, NUMBER, ExhaustedError, Expander, closing_at, spell, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class _Expression:
         tokens = self._answered(tokenize(text), table, has_include)
         if any(token.kind == NAME and token.text in table for token in tokens):
             # ``defined`` may come out of a macro as well.
-            tokens = self._answered(Expander(table).tokens(tokens), table, has_include)
+            tokens = self._answered(tokenize(spell(Expander(table, condition=True).tokens(tokens))), table, has_include)
         self.tokens = tokens
         self.at = 0
         self.depth = 0

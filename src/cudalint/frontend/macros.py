@@ -153,6 +153,11 @@ def tokenize(text: bytes, at: int = -1) -> list[Token]:
     return tokens
 
 
+def spell(tokens: list[Token]) -> bytes:
+    """The text of tokens."""
+    return b"".join(b" " + token.text if token.space else token.text for token in tokens)
+
+
 def define(text: bytes, file: SourceFile | None = None, start: int = 0, end: int = 0) -> Macro | None:
     """The macro of ``NAME(params) body``; None where that is malformed."""
     name = NAME_PATTERN.match(text)
@@ -204,10 +209,14 @@ class ExhaustedError(Exception):
 
 
 class Expander:
-    """Expands tokens by the macros of a table, as C does (each token with its own set of names not to expand)."""
+    """Expands tokens by the macros of a table, as C does (each token with its own set of names not to expand).
 
-    def __init__(self, table: Table, line: Callable[[int], int] | None = None) -> None:
+    ``line`` gives the line of an offset, for ``__LINE__``; ``condition``: they stand in an ``#if``.
+    """
+
+    def __init__(self, table: Table, line: Callable[[int], int] | None = None, *, condition: bool = False) -> None:
         self.table = table
+        self.condition = condition
         self.steps = 0
         self.limit = MAX_STEPS
         self.count = 0
@@ -229,6 +238,10 @@ class Expander:
             macro = table.get(token.text)
             if macro is None:
                 out.append(self._dynamic(token) if token.text in _DYNAMIC else token)
+                if self.condition and token.text == b"defined":
+                    # Its operand is a name, not what the name stands for.
+                    out += reversed(stack[-2 if stack and stack[-1].text == b"(" else -1 :])
+                    del stack[-2 if stack and stack[-1].text == b"(" else -1 :]
                 continue
             if token.text in token.hidden:
                 out.append(token)

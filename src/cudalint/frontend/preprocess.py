@@ -25,6 +25,7 @@ from cudalint.frontend.macros import (
     Token,
     define,
     predefined,
+    spell,
     tokenize,
 )
 
@@ -346,8 +347,7 @@ class _Scanner:
 
     def _target(self, rest: bytes) -> tuple[str, bool] | None:
         if rest[:1] not in (b'"', b"<"):
-            tokens = Expander(self.scan.table).tokens(tokenize(rest))
-            rest = b"".join((b" " if token.space else b"") + token.text for token in tokens).strip()
+            rest = spell(Expander(self.scan.table).tokens(tokenize(rest))).strip()
         quote = rest[:1]
         close = rest.find(b'"' if quote == b'"' else b">", 1)
         if quote not in (b'"', b"<") or close < 0:
