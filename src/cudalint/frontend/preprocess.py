@@ -88,13 +88,9 @@ _BOUNDARY = re.compile(rb"[(),]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _BLANKS = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") | frozenset(range(0x80, 0x100))
-_OPERATORS = b"+-&|<>=!:/*#.%^"
-_GLUED = frozenset(
-    [left << 8 | right for left in _WORD for right in _WORD]
-    + [left << 8 | right for left in _OPERATORS for right in _OPERATORS]
-    + [0x2E << 8 | right for right in b"0123456789"]
-)
-"""Pairs of bytes that must not become neighbours: they would make another token."""
+_OPERATORS = frozenset(b"+-&|<>=!:/*#.%^")
+_CLASSES = bytes((byte in _WORD) + 2 * (byte in _OPERATORS) for byte in range(256))
+"""Neighbours that share a bit would make another token."""
 
 
 def _blank(text: bytes) -> bytes:
@@ -538,7 +534,7 @@ class _Second:
         self.out: list[bytes] = []
         self.cursor = 0
         self.written = 0
-        self.last = -1  # the last byte written, -1 for none
+        self.last = 0x0A  # the last byte written
         self.closing: dict[int, int] | None = None  # the parenthesis that closes each one, when computed
 
     def run(self) -> None:
@@ -601,7 +597,7 @@ class _Second:
         start = self.cursor
         if end <= start:
             return
-        if self.out and (self.last << 8 | self.text[start]) in _GLUED:
+        if self.out and _CLASSES[self.last] & _CLASSES[self.text[start]]:
             # ``-N`` with N = -1 is no decrement.
             self.out.append(b" ")
             self.expansion.add(1, start, start, False, -1)
@@ -631,7 +627,7 @@ class _Second:
                 length += len(between) + len(token.text)
                 last = token.text[-1]
                 continue
-            apart = token.space or (last << 8 | token.text[0]) in _GLUED
+            apart = token.space or _CLASSES[last] & _CLASSES[token.text[0]]
             if same or here != origin:
                 if length:
                     add(length, *origin, use)
