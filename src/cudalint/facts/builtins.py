@@ -341,6 +341,9 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         walker.flow.collectives.append(event)
         return walker.unknown_value("call", name, node.type, level=THREAD)
     args = [walker.value(a) for a in node.args]
+    if name == "empty" and not node.args:
+        size = ir.Call(node.start, node.end, U64, "size", [], receiver=receiver)
+        return t.compare("==", t.convert(walker.term(_method(walker, size, "size")), U64), const(0, U64))
     if not node.args:
         # An accessor: the same object answers the same until something else is called on it.
         key: tuple[Any, ...] = ("method", _identity(receiver), name)

@@ -123,13 +123,18 @@ def chain(guard: Guard | None, until: Guard | None = None) -> Iterator[Guard]:
 def conjuncts(guard: Guard | None) -> Iterator[Term]:
     """Every single condition that holds, ``&&`` taken apart."""
     for item in chain(guard):
-        stack = [item.term]
-        while stack:
-            term = stack.pop()
-            if term.op == "land":
-                stack.extend(term.args)
-            else:
-                yield term
+        yield from conjuncts_of(item.term)
+
+
+def conjuncts_of(term: Term) -> Iterator[Term]:
+    """The conditions that ``&&`` joins in ``term``."""
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item.op == "land":
+            stack.extend(item.args)
+        else:
+            yield item
 
 
 class Induction:

@@ -447,7 +447,26 @@ class _Walker:
         self.loop(node, node.cond, node.step, node.body, post=False)
 
     def do_while(self, node: ir.While) -> None:
+        if node.post and isinstance(node.cond, ir.Const) and not node.cond.value:
+            self.once(node)
+            return
         self.loop(node, node.cond, None, node.body, post=node.post)
+
+    def once(self, node: ir.While) -> None:
+        """``do { … } while (0)``: a block that ``break`` and ``continue`` leave."""
+        base = self.guard
+        exits = _Exits("loop", base)
+        self.exits.append(exits)
+        self.stmt(node.body)
+        self.exits.pop()
+        left = exits.breaks + exits.continues
+        if not left:
+            return
+        ends = [*([(self.env, self.guard)] if self.alive else []), *left]
+        env = ends[-1][0]
+        for other, guard in reversed(ends[:-1]):
+            env = self.merge(self.condition_since(guard, base), other, env)
+        self.env, self.guard, self.alive = env, base, True
 
     def do_range_for(self, node: ir.RangeFor) -> None:
         self.value(node.range)
@@ -670,7 +689,8 @@ class _Walker:
             if isinstance(value, Term):
                 value = self.convert(value, self.fn.returns, node.value)
         self.flow.returns.append(self.event(ReturnEvent, node))
-        self.frames[-1].returns.append((self.guard, value, self.env))
+        if not node.throws:
+            self.frames[-1].returns.append((self.guard, value, self.env))
         self.alive, self.last_exit = False, "return"
 
     def do_break(self, node: ir.Break) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
-from cudalint.facts.events import Pointer, Record, conjuncts
+from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_of
 from cudalint.facts.flow import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.uniformity import Uniformity
@@ -117,12 +117,13 @@ class Launch:
     visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
     """
 
-    __slots__ = ("_mapping", "block", "config", "event", "flow", "grid", "kernel")
+    __slots__ = ("_conditions", "_mapping", "block", "config", "event", "flow", "grid", "kernel")
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
         self.grid, self.block = event.grid, event.block
         self._mapping: dict[Term, Term] | None = None
+        self._conditions: list[Term] | None = None
 
     @property
     def host(self) -> Function:
@@ -176,7 +177,15 @@ class Launch:
     @property
     def conditions(self) -> list[Term]:
         """What holds when the launch is reached: the host's checks and branches, one condition each."""
-        return list(conjuncts(self.event.guard))
+        if self._conditions is None:
+            self._conditions = list(conjuncts(self.event.guard))
+            for guard in chain(self.event.guard):
+                if guard.loop is not None:
+                    # Where a loop's body runs at all, its test held on the first pass.
+                    steps = guard.loop.inductions.values()
+                    first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
+                    self._conditions.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
+        return self._conditions
 
     def ranges(self) -> dict[Term, Interval]:
         """Intervals of the kernel's atoms at this launch, from the host's types, constants and checks."""

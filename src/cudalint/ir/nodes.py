@@ -390,10 +390,12 @@ class Switch(Stmt):
 
 
 class Return(Stmt):
-    __slots__ = ("value",)
+    """``return``; with ``throws`` a ``throw``, which leaves the callers as well."""
 
-    def __init__(self, start: int, end: int, value: Expr | None) -> None:
-        self.start, self.end, self.value = start, end, value
+    __slots__ = ("throws", "value")
+
+    def __init__(self, start: int, end: int, value: Expr | None, throws: bool = False) -> None:
+        self.start, self.end, self.value, self.throws = start, end, value, throws
 
 
 class Break(Stmt):

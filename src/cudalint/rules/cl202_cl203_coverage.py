@@ -121,7 +121,9 @@ def _search(
     """A launch that the driver takes and that is short; failing that, one that is empty."""
     inner = launches.leaves_of(launch.block)
     found = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
-    return found or launches.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
+    if found is not None:
+        return found
+    return launches.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
 
 
 def _at_host(launch: Launch, p: Poly) -> Term | None:
@@ -305,7 +307,7 @@ def _draft(launch: Launch, found: Short) -> Draft:
         )  # fmt: skip
         also = _empty_at(launch, found)
         if also and not empty:
-            message += f"; at {also} the grid is empty and the launch is refused"
+            message += f"; at {also} the launch is empty, and refused"
         help_ = "round up, `n / t + (n % t != 0)`, with the guard in the kernel that a rounded-up grid needs"
     else:
         message = (

@@ -1,0 +1,78 @@
+"""CL204 empty-launch: a grid that has no blocks for some size that nothing turns away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import kernels
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.findings import Witness
+from cudalint.rules import launches
+from cudalint.rules.cl202_cl203_coverage import short
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Term
+
+CODES = ("CL204",)
+
+
+def check(launch: Launch) -> Iterator[Draft]:
+    if launch.grid is None:
+        return
+    for axis, blocks in zip(kernels.AXES, launch.grid, strict=True):
+        env = _empty(launch, blocks)
+        if env is None:
+            continue
+        # A floored grid that also loses elements is CL203, which says that it is empty below one block.
+        found = short(launch)
+        if found is None or not found.floored:
+            yield _draft(launch, axis, env)
+        return
+
+
+def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
+    """Sizes at which a grid dimension is 0: sizes above 0 first, since those are an error."""
+    leaves = launches.ordered([blocks], [])
+    if not leaves or not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
+        return None
+    if t.bounds(blocks, {x: (max(0, x.data.lo), x.data.hi) for x in leaves})[0] > 0:
+        return None
+
+    def goal(env: w.Assignment) -> bool:
+        return bool(t.evaluate(blocks, env) == 0)
+
+    inner = launches.leaves_of(launch.block)
+    sizes = [x for x in leaves if x not in inner] or leaves
+    tries = launches.edges(launch, [blocks])
+    for zero in (False, True):
+        env = launches.smallest(goal, [*sizes, *(x for x in leaves if x not in sizes)], launch, tries,
+                                block_leaves=inner, zero=zero)  # fmt: skip
+        if env is not None:
+            return env
+    return None
+
+
+def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
+    event = launch.event
+    start, end = launches.place(event.node)
+    name = event.node.kernel or "the kernel"
+    on = "" if axis == "x" else f" on {axis}"
+    moving = {x: v for x, v in env.items() if w.assumed(x) is None}
+    worse = all(v > 0 for v in moving.values())
+    shown = launches.words(moving if worse else {x: v for x, v in moving.items() if v == 0})
+    return Draft(
+        "CL204", event.fn, event.fn.file, start, end,
+        f"the grid of {name} has no blocks{on} at {shown}: the driver refuses the launch"
+        + (", and elements that exist are not handled" if worse else ""),
+        "return before the launch when there is nothing to do"
+        if not worse
+        else "round the number of blocks up, or keep it at 1 or more for a kernel that loops",
+        Witness(launches.named(env), None, None, None, {f"grid {axis}": 0}),
+        launches.callers(launch),
+        level="error" if worse else "note",
+    )  # fmt: skip
