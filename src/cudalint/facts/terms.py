@@ -647,6 +647,9 @@ def plausible_bounds(
     found = memo.get(term)
     if found is None:
         found = memo[term] = _bounds(term, ranges, memo, plausible_bounds)
+        known = ranges.get(term)
+        if known is not None and term.op != "atom":
+            found = memo[term] = (max(found[0], known[0]), min(found[1], known[1]))
     low, high = found
     type_ = term.type
     if isinstance(type_, Int):

@@ -1,0 +1,397 @@
+"""CL101 uncast-grid-product, CL102 uncast-global-index and CL103 narrow-index: products that wrap before they are widened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import shapes
+from cudalint.facts import terms as t
+from cudalint.facts.flow import BID, GDIM, TID
+from cudalint.facts.kernels import ids_of
+from cudalint.facts.reach import Reach, is_wide, strip
+from cudalint.findings import Witness
+from cudalint.ir.types import I32, Int
+from cudalint.rules import support, width
+from cudalint.rules.draft import Draft
+from cudalint.rules.stride import overrun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Conversion, Induction, Operation
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.rules.width import Bound
+
+CODES = ("CL101", "CL102", "CL103")
+
+_DIMENSIONS = frozenset({"bdim", "gdim"})
+_AXES = "xyz"
+
+
+def check_products(kernel: Kernel) -> Iterator[Draft]:
+    """All three in one walk: an index that CL103 reports is not reported again by CL102."""
+    flow = kernel.flow
+    if not flow.operations or not flow.complete:
+        return
+    bounds = width.bounds(flow)
+    reported: set[int] = set()
+    for draft, node in _narrow(kernel, bounds):
+        if node not in reported:
+            reported.add(node)
+            yield draft
+    compared = {id(x) for c in flow.comparisons for x in (getattr(c.node, "left", None), getattr(c.node, "right", None))}
+    addresses: set[Term] | None = None
+    for event in flow.conversions:
+        if not (isinstance(event.to, Int) and event.to.bits == 64):
+            continue
+        for product in width.products(event.term):
+            axes = _launch_axes(product)
+            if axes is None:
+                continue
+            alone = all(x.data.kind in _DIMENSIONS for x in t.leaves(product))
+            if not alone and id(event.node) in compared:
+                continue  # CL103's, or harmless
+            place = width.origin(flow, product, event)
+            if place is None or id(place.node) in reported:
+                continue
+            if not alone:
+                if addresses is None:
+                    addresses = _address_parts(kernel)
+                if t.convert(event.term, event.to) not in addresses:
+                    continue
+            draft = (_alone if alone else _indexed)(kernel, event, product, place, axes, bounds)
+            if draft is not None:
+                reported.add(id(place.node))
+                yield draft
+
+
+def _launch_axes(product: Term) -> set[str] | None:
+    """The axes whose block numbers or grid dimensions a product scales; None where it scales none."""
+    axes: set[str] = set()
+    for monomial, coefficient in t.poly(product).items():
+        for axis in _AXES:
+            if BID[axis] in monomial or GDIM[axis] in monomial:
+                if len(monomial) > 1 or abs(coefficient) > 1:
+                    axes.add(axis)
+    return axes or None
+
+
+def _address_parts(kernel: Kernel) -> set[Term]:
+    """Every value that takes part in an address or a comparison, through loops and loads too."""
+    flow = kernel.flow
+    stack: list[Term] = [side for c in flow.comparisons for side in (c.left, c.right)]
+    for access in flow.accesses:
+        if access.index is not None:
+            stack.append(access.index)
+        elif access.scalar is not None:
+            stack.extend(t.atoms_of(access.scalar))
+    for access in flow.accesses:
+        stack.extend(x for x, _ in access.dims)
+        stack.extend(access.obj.origin)
+    seen: set[Term] = set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        stack.extend(item.args)
+        if item.op == "atom":
+            info = item.data
+            stack.extend(info.inputs)
+            if info.kind == "loop":
+                stack.extend(x for x in (info.data.init, info.data.step, info.data.next) if x is not None)
+    return seen
+
+
+def _reaching(kernel: Kernel, product: Term, axes: set[str], bounds: list[Bound]) -> Iterator[Launch | None]:
+    """The launches at which a product can pass its type's maximum while there is data for such an index.
+
+    A launch whose grid comes from a 64-bit size has the data; for another (a number of blocks that is a
+    parameter, no visible launch at all) a test of the index against a 64-bit bound has to tell.
+    """
+    assert isinstance(product.type, Int)
+    p = t.poly(product)
+    limits = [b.limit for b in bounds if any(BID[a] in b.ids for a in axes)]
+    launches: list[Launch | None] = [*kernel.launches] or [None]
+    for launch in launches:
+        reach = Reach(launch, kernel.config)
+        if reach.index(p) <= product.type.hi:
+            continue
+        if limits:
+            if max(reach.high(strip(x)) for x in limits) > product.type.hi:
+                yield launch
+        elif launch is not None and launch.grid is not None and any(is_wide(launch.grid[_AXES.index(a)]) for a in axes):
+            yield launch
+
+
+def _alone(
+    kernel: Kernel, event: Conversion, product: Term, place: Operation, axes: set[str], bounds: list[Bound]
+) -> Draft | None:
+    assert isinstance(product.type, Int)
+    over = product.type.hi + 1
+    for launch in _reaching(kernel, product, axes, bounds):
+        block = width.block_of(launch, kernel.config)
+        shaped = _grid_for(product, axes, block, over)
+        if shaped is None:
+            continue
+        grid = shaped
+        env = width.grid_env(grid, block)
+        wrapped, meant = width.value(product, env), width.value(product, env, exact=False)
+        if wrapped is None or meant is None or wrapped == meant:
+            continue
+        sizes = _sizes(kernel, launch, grid, block, bounds, axes)
+        if sizes is None:
+            continue
+        text = support.text(place.fn, place.node)
+        message = (
+            f"`{text}` is computed in 32 bits and widened afterwards: from {grid[0]:,} blocks of {_shape(block)} threads on "
+            f"it wraps, here to {wrapped:,} instead of {meant:,}"
+        )
+        return Draft(
+            "CL101", place.fn, place.fn.file, place.node.start, place.node.end, message,
+            "cast the first operand of every product: `(size_t)blockDim.x * gridDim.x`",
+            Witness(sizes, grid, block, None, {"product in 32 bits": wrapped, "product meant": meant}),
+            (*_widened(event, place), *support.calls(place), *support.launched_at(kernel)),
+            fix=_fix(event, place),
+        )  # fmt: skip
+    return None
+
+
+def _indexed(
+    kernel: Kernel, event: Conversion, product: Term, place: Operation, axes: set[str], bounds: list[Bound]
+) -> Draft | None:
+    assert isinstance(product.type, Int)
+    over = product.type.hi + 1
+    for launch in _reaching(kernel, product, axes, bounds):
+        block = width.block_of(launch, kernel.config)
+        case = _first_thread(event.term, product, axes, block, over, kernel)
+        if case is None:
+            continue
+        grid, thread, wrapped, meant = case
+        sizes = _sizes(kernel, launch, grid, block, bounds, axes)
+        if sizes is None:
+            continue
+        text = support.text(place.fn, place.node)
+        message = (
+            f"`{text}` is computed in 32 bits and widened afterwards: in thread {thread[1][0]} of block {thread[0][0]:,} "
+            f"(blocks of {_shape(block)}) the index {meant:,} becomes {wrapped:,}, an element that another thread has"
+        )
+        return Draft(
+            "CL102", place.fn, place.fn.file, place.node.start, place.node.end, message,
+            "cast the first operand of every product: `(size_t)blockIdx.x * blockDim.x + threadIdx.x`",
+            Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
+            (*_widened(event, place), *support.calls(place), *support.launched_at(kernel)),
+            fix=_fix(event, place),
+        )  # fmt: skip
+    return None
+
+
+def _shape(block: tuple[int, int, int]) -> str:
+    return str(block[0]) if block[1:] == (1, 1) else " x ".join(str(b) for b in block if b > 1) or "1"
+
+
+def _fix(event: Conversion, place: Operation):  # type: ignore[no-untyped-def]  # FixDraft or None
+    if event.fn is place.fn and width.inside(place.node, event.node):
+        return width.cast_products(event.fn, event.node)
+    return None
+
+
+def _widened(event: Conversion, place: Operation) -> Iterator[support.Place]:
+    """Where the value is widened, if that is elsewhere."""
+    if not (event.fn is place.fn and width.inside(place.node, event.node)):
+        yield event.fn.file, event.node.start, event.node.end, "widened here, too late"
+
+
+def _grid_for(
+    product: Term, axes: set[str], block: tuple[int, int, int], over: int
+) -> tuple[int, int, int] | None:
+    """The fewest blocks along x (all axes that take part, where x does not) at which a product is ``over``."""
+    free = {x: block[0] for x in t.leaves(product) if x.data.kind == "param"}
+
+    def shaped(count: int) -> tuple[int, int, int]:
+        if "x" in axes:
+            return count, 1, 1
+        return 1, count if "y" in axes else 1, count if "z" in axes else 1
+
+    def enough(count: int) -> bool:
+        found = width.value(product, {**free, **width.grid_env(shaped(count), block)}, exact=False)
+        return found is not None and found >= over
+
+    least = width.smallest(1, (1 << 31) - 1 if "x" in axes else 65535, enough)
+    return None if least is None else shaped(least)
+
+
+def _first_thread(
+    index: Term, product: Term, axes: set[str], block: tuple[int, int, int], over: int, kernel: Kernel
+) -> tuple[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]], int, int] | None:
+    """The grid and the first thread (block, thread) whose index is ``over``, with the index in 32 bits and as meant."""
+    leaves = t.leaves(index)
+    rest: dict[Term, int] = {}
+    for leaf in leaves:
+        kind = leaf.data.kind
+        if kind in ("tid", "bid"):
+            rest[leaf] = 0
+        elif kind in ("loop", "load", "call", "phi", "exit", "unknown"):
+            rest[leaf] = 0
+        elif kind == "param":
+            rest[leaf] = block[0] if leaf in t.leaves(product) else 0
+    grids = (1, 1, 1)
+
+    def at(count: int, thread: int) -> dict[Term, int]:
+        found = {**rest, **width.grid_env(grids, block)}
+        for axis in _AXES:
+            if axis in axes and ("x" not in axes or axis == "x"):
+                found[BID[axis]] = count
+                found[GDIM[axis]] = count + 1
+        found[TID["x"]] = thread
+        return found
+
+    def enough(count: int, thread: int) -> bool:
+        found = width.value(index, at(count, thread), exact=False)
+        return found is not None and found >= over
+
+    last = block[0] - 1
+    top = (1 << 31) - 2 if "x" in axes else 65534
+    count = width.smallest(0, top, lambda c: enough(c, last))
+    if count is None:
+        return None
+    thread = width.smallest(0, last, lambda x: enough(count, x))
+    if thread is None:
+        return None
+    env = at(count, thread)
+    wrapped, meant = width.value(index, env), width.value(index, env, exact=False)
+    if wrapped is None or meant is None or wrapped == meant:
+        return None
+    grid = (env[GDIM["x"]], env[GDIM["y"]], env[GDIM["z"]])
+    return grid, ((env.get(BID["x"], 0), env.get(BID["y"], 0), env.get(BID["z"], 0)), (thread, 0, 0)), wrapped, meant
+
+
+def _sizes(
+    kernel: Kernel, launch: Launch | None, grid: tuple[int, int, int], block: tuple[int, int, int],
+    bounds: list[Bound], axes: set[str],
+) -> dict[str, int] | None:  # fmt: skip
+    """The sizes by name that start such a grid; None where the launch cannot."""
+    if launch is not None and launch.grid is not None and launch.grid[0].op != "const":
+        env = width.sizes_for(launch, grid[0], kernel.config)
+        if env is None:
+            return None
+        if any(x.data.kind != "device" for x in env):
+            return width.named(env)
+    threads = (grid[0] - 1) * block[0] + 1
+    for bound in bounds:
+        leaf = strip(bound.limit)
+        if leaf.op == "atom" and any(BID[a] in bound.ids for a in axes):
+            if threads <= leaf.data.hi and (kernel.config.max_elements or threads) >= threads:
+                return {leaf.data.name: threads}
+    return {}
+
+
+# --- CL103 --------------------------------------------------------------------------------------
+
+
+def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
+    """32-bit indices made of block and thread ids that are tested against a 64-bit bound."""
+    for bound in bounds:
+        index, limit = bound.index, strip(bound.limit)
+        if not (isinstance(index.type, Int) and index.type.bits == 32):
+            continue
+        if not (isinstance(limit.type, Int) and limit.type.bits == 64 and limit.op != "const"):
+            continue
+        induction = _induction(index)
+        start = induction.init if induction is not None and induction.init is not None else index
+        axes = shapes.axes(shapes.without(t.poly(start), ()))
+        if not any(a.block is not None or a.scale for a in axes.values()):
+            continue
+        product = next((x for x in width.products(strip(start)) if _scales_block(x)), None)
+        if product is None:
+            continue
+        place = width.origin(kernel.flow, product, bound.event)
+        if place is None:
+            continue
+        for launch in [*kernel.launches] or [None]:
+            draft = _narrow_at(kernel, launch, bound, limit, induction, place)
+            if draft is not None:
+                yield draft, id(place.node)
+                break
+
+
+def _scales_block(product: Term) -> bool:
+    return any(
+        BID[a] in monomial and (len(monomial) > 1 or abs(c) > 1) for monomial, c in t.poly(product).items() for a in _AXES
+    )
+
+
+def _induction(index: Term) -> Induction | None:
+    """The loop variable that an index is, up to what is added to it."""
+    for item in t.atoms_of(t.poly(index)):
+        if item.op == "atom" and item.data.kind == "loop" and ids_of([item]):
+            found: Induction = item.data.data
+            return found
+    return None
+
+
+def _narrow_at(
+    kernel: Kernel, launch: Launch | None, bound: Bound, limit: Term, induction: Induction | None, place: Operation
+) -> Draft | None:
+    index = bound.index
+    assert isinstance(index.type, Int)
+    reach = Reach(launch, kernel.config)
+    if reach.high(limit) <= index.type.hi:
+        return None
+    over = index.type.hi + 1
+    text = support.text(bound.event.fn, bound.event.node)
+    name = "int" if index.type is I32 else str(index.type)
+    if induction is not None:
+        if induction.step is None:
+            return None
+        found = overrun(kernel, launch, induction, bound.event.term, limit)
+        if found is None:
+            return None
+        sizes, grid, block, values, consequence = found
+        message = f"the loop's index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`): {consequence}"
+        witness = Witness(sizes, grid, block, None, values)
+    else:
+        if reach.index(t.poly(index)) < over:
+            return None
+        block = width.block_of(launch, kernel.config)
+        axes = {a for a in _AXES if BID[a] in bound.ids}
+        case = _first_thread(index, index, axes, block, over, kernel)
+        if case is None:
+            return None
+        grid, thread, wrapped, meant = case
+        ids = {BID["x"]: thread[0][0], BID["y"]: thread[0][1], BID["z"]: thread[0][2], TID["x"]: thread[1][0]}
+        sizes_ = _sizes(kernel, launch, grid, block, [bound], axes)
+        if sizes_ is None:
+            return None
+        passes = _passes(bound, limit, {**width.grid_env(grid, block), **ids, TID["y"]: 0, TID["z"]: 0}, meant + 1)
+        consequence = (
+            f"passes the test and touches element {wrapped:,}" if passes else f"fails the test, and element {meant:,} is left out"
+        )
+        if wrapped >= 0 and passes:
+            consequence = f"gets element {wrapped:,} again, and element {meant:,} is left out"
+        message = (
+            f"this index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`): the thread of element "
+            f"{meant:,} {consequence}"
+        )
+        witness = Witness(sizes_, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant})
+    return Draft(
+        "CL103", place.fn, place.fn.file, place.node.start, place.node.end, message,
+        "make the index as wide as its bound and cast its product: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
+        witness,
+        ((bound.event.fn.file, bound.event.node.start, bound.event.node.end, "tested here"), *support.calls(place),
+         *support.launched_at(kernel)),
+    )  # fmt: skip
+
+
+def _passes(bound: Bound, limit: Term, env: dict[Term, int], size: int) -> bool:
+    """Whether the wrapped index passes the test as the machine computes it, with the bound at ``size``."""
+    env = dict(env)
+    for leaf in t.leaves(limit):
+        env.setdefault(leaf, size)
+    found = width.value(bound.event.term, env)
+    term_is_below = bound.event.term.args[0] if bound.event.term.args else None
+    if found is None:
+        return False
+    inside = term_is_below is not None and bool(ids_of([term_is_below]))
+    return bool(found) == inside

@@ -1,0 +1,338 @@
+"""CL104 int-block-count and CL109 float-block-count: block counts that come out too small, or negative."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.reach import Reach
+from cudalint.findings import Witness
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import F32, F64, I32, Float, Int
+from cudalint.rules import support, width
+from cudalint.rules.draft import Draft, EditDraft, FixDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cudalint.facts.events import Conversion, Event, Flow, Operation
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+
+CODES = ("CL104", "CL109")
+
+_LAST = 1 << 62
+_EXACT = 1 << 24
+_ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
+
+
+def parts(roots: Iterable[Term]) -> Iterator[Term]:
+    """Every operator that values are made of, the tests of choices left out."""
+    stack, seen = list(roots), set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        yield item
+        stack.extend(item.args[1:] if item.op == "select" else item.args)
+
+
+# --- CL104 --------------------------------------------------------------------------------------
+
+
+def check_sum(launch: Launch) -> Iterator[Draft]:
+    """A ceiling division of the grid whose sum overflows an int."""
+    if launch.grid is None:
+        return
+    reach: Reach | None = None
+    for number, axis in enumerate("xyz"):
+        for item in parts([launch.grid[number]]):
+            if item.op not in ("div", "shr") or item.type is not I32:
+                continue
+            if reach is None:
+                reach = Reach(None, launch.config, launch.conditions)
+            if not any(_overflows(x, reach) for x in _sums(item.args[0])):
+                continue
+            place = width.origin(launch.flow, item, launch.event)
+            if place is not None:
+                draft = _sum_draft(launch, axis, item, place, reach)
+                if draft is not None:
+                    yield draft
+
+
+def _sums(term: Term) -> Iterator[Term]:
+    """The sums that a dividend is made of."""
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item.type is I32 and item.op in ("add", "sub"):
+            if item.op == "add":
+                yield item
+            stack.extend(item.args)
+
+
+def _overflows(total: Term, reach: Reach) -> bool:
+    return reach.high(total.args[0]) + reach.high(total.args[1]) > I32.hi
+
+
+def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reach: Reach) -> Draft | None:
+    config = launch.config
+    dividend = division.args[0]
+    leaves = t.leaves(division)
+    fixed = width.defaults(launch, leaves, config)
+    free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
+    # The other values are 1, or 2 or 0 where a test on them (`argc > 1`) chooses the size.
+    for main, others in ((x, y) for y in (1, 2, 0) for x in free):
+        env = {**dict.fromkeys(leaves, others), **fixed}
+
+        def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            here = {**env, main: n}
+            return width.value(division, here) != width.value(division, here, exact=False)
+
+        low, high = max(1, reach.interval(main)[0]), min(reach.high(main), _LAST)
+        least = width.smallest(low, high, wrong)
+        if least is None:
+            continue
+        env[main] = least
+        count, meant = width.value(division, env), width.value(division, env, exact=False)
+        if count is None or meant is None or not all(w.allowed(c, env) for c in launch.conditions):
+            continue
+        text = support.text(place.fn, place.node)
+        sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        return Draft(
+            "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
+            f"`{text}` adds in int before it divides: at {main.data.name} = {least:,} the sum overflows and the number of "
+            f"blocks on {axis} comes out as {count:,} instead of {meant:,}",
+            "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
+            Witness(sizes, None, None, None, {f"blocks on {axis}": count, "blocks needed": meant}),
+            (*_launch_place(launch, place), *support.calls(place)),
+            fix=_divide_first(place),
+        )  # fmt: skip
+    return None
+
+
+def _launch_place(launch: Launch, place: Event) -> Iterator[support.Place]:
+    event = launch.event
+    if place.fn is not event.fn or not width.inside(place.node, event.node):
+        yield event.fn.file, event.node.start, event.node.end, "the grid of this launch"
+
+
+def _divide_first(place: Operation) -> FixDraft | None:
+    """``(n + t - 1) / t`` as ``n / t + (n % t != 0)``, where n and t can be told and are plain values."""
+    node, file = place.node, place.fn.file
+    if not (isinstance(node, ir.Binary) and node.op == "/" and _plain(node.right)):
+        return None
+    terms: list[tuple[int, ir.Expr]] = []
+    _addends(node.left, 1, terms)
+    divisor = _shown(place, node.right)
+    known = _known(node.right)
+    sizes = []
+    rounding = 0
+    divisors = 0
+    for sign, item in terms:
+        constant = _known(item)
+        if constant is not None:
+            rounding += sign * constant
+        elif sign == 1 and _shown(place, item) == divisor and divisors == 0:
+            divisors += 1
+        else:
+            sizes.append((sign, item))
+    added = rounding + divisors * known if known is not None else None
+    covers = added == known - 1 if known is not None and divisors == 0 else divisors == 1 and rounding == -1
+    if known is not None and divisors == 1:
+        covers = rounding == -1
+    if not covers or len(sizes) != 1 or sizes[0][0] != 1 or not _plain(sizes[0][1]):
+        return None
+    if file.macro_use(node.start) is not None or file.macro_use(node.end - 1) is not None:
+        return None
+    size = _shown(place, sizes[0][1])
+    if isinstance(sizes[0][1], (ir.Binary, ir.Cast)):
+        size = f"({size})"
+    if isinstance(node.right, (ir.Binary, ir.Cast)):
+        divisor = f"({divisor})"
+    text = f"{size} / {divisor} + ({size} % {divisor} != 0)"
+    start, end = node.start, node.end
+    around = file.text[:start].rstrip()[-1:] + file.text[end:].lstrip()[:1]
+    if around not in (b"()", b"(,", b",)", b",,", b"=;", b"{}", b"{,", b",}", b"<,", b"=,") and not _returned(file.text, start, end):
+        text = f"({text})"
+    return FixDraft(True, "divide first, then add one for a remainder", (EditDraft(file, start, end, text),))
+
+
+def _returned(text: bytes, start: int, end: int) -> bool:
+    return text[:start].rstrip().endswith(b"return") and text[end:].lstrip()[:1] == b";"
+
+
+def _addends(node: ir.Expr, sign: int, into: list[tuple[int, ir.Expr]]) -> None:
+    if isinstance(node, ir.Binary) and node.op in ("+", "-") and node.optype is I32:
+        _addends(node.left, sign, into)
+        _addends(node.right, sign if node.op == "+" else -sign, into)
+    else:
+        into.append((sign, node))
+
+
+def _known(node: ir.Expr) -> int | None:
+    return node.value if isinstance(node, ir.Const) and isinstance(node.value, int) else None
+
+
+def _plain(node: ir.Expr) -> bool:
+    """Whether a value may be written twice: variables, members and constants, and arithmetic on them."""
+    if isinstance(node, (ir.Ref, ir.Const)):
+        return True
+    if isinstance(node, ir.Member):
+        return _plain(node.base)
+    if isinstance(node, ir.Binary):
+        return _plain(node.left) and _plain(node.right)
+    return isinstance(node, ir.Cast) and _plain(node.operand)
+
+
+def _shown(place: Operation, node: ir.Expr) -> str:
+    return place.fn.file.text[node.start : node.end].decode("utf-8", "replace")
+
+
+# --- CL109 --------------------------------------------------------------------------------------
+
+
+def check_float_grid(launch: Launch) -> Iterator[Draft]:
+    """A grid dimension that goes through float."""
+    if launch.grid is None or not launch.flow.roundings:
+        return
+    for number, axis in enumerate("xyz"):
+        for item in parts([launch.grid[number]]):
+            source = _count(item)
+            if source is None:
+                continue
+            place = _rounded(launch.flow, source, launch.event)
+            if place is not None:
+                draft = _float_draft(launch, item, place, f"blocks on {axis}")
+                if draft is not None:
+                    yield draft
+
+
+def check_float_count(kernel: Kernel) -> Iterator[Draft]:
+    """A chunk length or another element count of a kernel that goes through float."""
+    if not kernel.flow.roundings:
+        return
+    bounding: set[Term] | None = None
+    for event in kernel.flow.roundings:
+        if not isinstance(event.to, Int):
+            continue
+        item = t.convert(event.term, event.to)
+        if _count(item) is None:
+            continue
+        if any(x.data.kind not in ("param", "var", "bdim", "gdim") for x in t.leaves(item)):
+            continue
+        if bounding is None:
+            flow = kernel.flow
+            bounding = set(parts([side for c in flow.comparisons for side in (c.left, c.right)]))
+            for loop in flow.loops:
+                for info in loop.inductions.values():
+                    bounding.update(parts([x for x in (info.init, info.step) if x is not None]))
+        if item not in bounding:
+            continue
+        for launch in kernel.launches:
+            draft = _float_draft(launch, launch.at_launch(item), event, "elements in the chunk")
+            if draft is not None:
+                yield draft
+                break
+
+
+def _count(item: Term) -> Term | None:
+    """The float that an integer was made from, where it is a ceiling of a quotient of integers in single precision."""
+    if item.op != "cast" or not isinstance(item.type, Int) or not isinstance(item.args[0].type, Float):
+        return None
+    source = item.args[0]
+    single = rounds_up = made_of_integer = False
+    for part in parts([source]):
+        if part.type is F32:
+            single = True
+        if part.op == "call":
+            if part.data not in _ROUNDINGS:
+                return None
+            rounds_up = rounds_up or part.data == "ceil"
+        elif part.op == "atom":
+            if not isinstance(part.type, Int):
+                return None
+        elif part.op == "cast" and part.type is F32 and isinstance(part.args[0].type, Int):
+            made_of_integer = True
+            rounds_up = rounds_up or any(x.op == "add" for x in parts(part.args))
+        elif part.op == "add":
+            rounds_up = True
+    return source if single and rounds_up and made_of_integer else None
+
+
+def _rounded(flow: Flow, source: Term, event: Event) -> Conversion | None:
+    """The conversion that made an integer of a float: the nearest before the event."""
+    found = None
+    for conversion in flow.roundings:
+        if conversion.term is source and conversion.seq < event.seq:
+            found = conversion
+            if conversion.fn is event.fn and width.inside(conversion.node, event.node):
+                return conversion
+    return found
+
+
+def _doubled(term: Term, memo: dict[Term, Term]) -> Term:
+    """The same computation in double precision."""
+    found = memo.get(term)
+    if found is None:
+        type_ = F64 if term.type is F32 else term.type
+        if term.op == "const":
+            found = t.const(term.data, type_)
+        elif term.op == "atom":
+            found = term
+        else:
+            found = t.make(term.op, type_, *(_doubled(a, memo) for a in term.args), data=term.data)
+        memo[term] = found
+    return found
+
+
+def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Draft | None:
+    meant_term = _doubled(item, {})
+    leaves = t.leaves(item)
+    fixed = width.defaults(launch, leaves, launch.config)
+    free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-x.data.hi, x.key))
+    reach = Reach(None, launch.config, launch.conditions)
+    divisors = {abs(c) for c in w.constants([item])} | set(fixed.values())
+    for part in parts([item]):
+        if part.op == "const" and isinstance(part.data, float) and part.data > 0:
+            divisors.update({math.ceil(part.data), round(1 / part.data)})
+    for main, others in ((x, y) for y in (1, 2, 0) for x in [*free] or [None]):
+        env = {**dict.fromkeys(leaves, others), **fixed}
+        tries = [0] if main is None else _tries(divisors, reach.high(main))
+        for n in tries:
+            if main is not None:
+                env[main] = n
+            count, meant = width.value(item, env), width.value(meant_term, env)
+            if count is None or meant is None or count >= meant:
+                continue
+            if not all(w.allowed(c, env) for c in launch.conditions):
+                continue
+            text = support.text(place.fn, place.node)
+            at = f"at {main.data.name} = {n:,}" if main is not None else "for the size given here"
+            sizes = {k: v for k, v in width.named(env).items() if v != others or (main is not None and k == main.data.name)}
+            return Draft(
+                "CL109", place.fn, place.fn.file, place.node.start, place.node.end,
+                f"`{text}` counts in float, which is exact only up to 2^24: {at} it gives {count:,} and {meant:,} are "
+                "needed, so the last elements are left out",
+                "use integer division: `n / t + (n % t != 0)`",
+                Witness(sizes, None, None, None, {what: count, "needed": meant}),
+                (*_launch_place(launch, place), *support.calls(place)),
+            )  # fmt: skip
+    return None
+
+
+def _tries(divisors: Iterable[int], high: int) -> list[int]:
+    """Sizes beyond 2^24 just over a multiple of a divisor, ascending."""
+    found = set()
+    for base in (_EXACT, _EXACT << 1, _EXACT << 2, _EXACT << 4):
+        found.add(base + 1)
+        for divisor in divisors:
+            if 1 < divisor <= _EXACT:
+                first = -(-base // divisor)
+                found.update((first + k) * divisor + 1 for k in range(8))
+    return sorted(n for n in found if n <= high)
+
+

@@ -1,0 +1,178 @@
+"""CL108 int-stride-overflow: a 32-bit index that passes its type's maximum before the bound is tested."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import shapes
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.flow import BID, GDIM, TID
+from cudalint.facts.kernels import ids_of
+from cudalint.facts.reach import Reach, strip
+from cudalint.findings import Witness
+from cudalint.ir.types import I32, Int
+from cudalint.rules import support, width
+from cudalint.rules.draft import Draft
+from cudalint.rules.stride import overrun, sides
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Induction, Loop
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.rules.width import Bound
+
+CODES = ("CL108",)
+
+_AXES = "xyz"
+_HELP = "make the index 64 bits wide and cast its products: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`"
+
+
+def check_loops(kernel: Kernel) -> Iterator[Draft]:
+    """Loops that step a 32-bit index by the grid."""
+    flow = kernel.flow
+    for loop in flow.loops:
+        for induction in loop.inductions.values():
+            if _strides(induction):
+                draft = _loop_draft(kernel, loop, induction)
+                if draft is not None:
+                    yield draft
+                    break
+
+
+def _strides(induction: Induction) -> bool:
+    """A 32-bit variable that starts at a place of its block and steps by the grid."""
+    term, init, step = induction.term, induction.init, induction.step
+    if term is None or init is None or step is None:
+        return False
+    if not (isinstance(term.type, Int) and term.type.bits == 32):
+        return False
+    if not any(GDIM[a] in t.leaves(step) for a in _AXES):
+        return False
+    return any(BID[a] in ids_of([init]) for a in _AXES)
+
+
+def _tests(loop: Loop) -> Iterator[Term]:
+    """The single conditions that each keep the loop going while they hold."""
+    for control in loop.control:
+        stack = [control if control is loop.cond else t.lnot(control)]
+        while stack:
+            term = stack.pop()
+            if term.op == "land":
+                stack.extend(term.args)
+            else:
+                yield term
+
+
+def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | None:
+    assert induction.term is not None and isinstance(induction.term.type, Int)
+    top = induction.term.type.hi
+    for test in _tests(loop):
+        found = sides(test, induction)
+        if found is None or ids_of([found[2]]):
+            continue
+        limit = strip(found[2])
+        for launch in [*kernel.launches] or [None]:
+            wide = isinstance(limit.type, Int) and limit.type.bits == 64
+            if wide and Reach(launch, kernel.config).high(limit) > top:
+                continue  # CL103
+            case = overrun(kernel, launch, induction, test, found[2])
+            if case is None:
+                continue
+            sizes, grid, block, values, consequence = case
+            node = loop.node
+            return Draft(
+                "CL108", loop.fn, loop.fn.file, node.start, getattr(node, "header_end", node.end),
+                f"the index `{induction.var.name}` is stepped before the bound is tested, in 32 bits (`{induction.term.type}`): "
+                f"{consequence}",
+                _HELP,
+                Witness(sizes, grid, block, None, values),
+                (*_calls(loop), *support.launched_at(kernel)),
+            )  # fmt: skip
+    return None
+
+
+def _calls(loop: Loop) -> Iterator[support.Place]:
+    for site in reversed(loop.stack):
+        yield site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}"
+
+
+def check_surplus(kernel: Kernel) -> Iterator[Draft]:
+    """Surplus threads of the last block whose signed index turns negative, where t does not divide 2^31."""
+    if not any(_odd_block(launch) for launch in kernel.launches):
+        return
+    reported: set[int] = set()
+    for bound in width.bounds(kernel.flow):
+        if bound.index.type is not I32:
+            continue
+        axes = [a for a in shapes.axes(t.poly(bound.index)).values() if a.is_global]
+        if len(axes) != 1 or axes[0].name != "x":
+            continue
+        product = next(width.products(strip(bound.index)), None)
+        place = width.origin(kernel.flow, product, bound.event) if product is not None else None
+        if place is None or id(place.node) in reported:
+            continue
+        for launch in kernel.launches:
+            case = _surplus(kernel, launch, bound) if _odd_block(launch) else None
+            if case is None:
+                continue
+            sizes, grid, block, thread, wrapped, meant = case
+            reported.add(id(place.node))
+            told = ", ".join(f"{k} = {v:,}" for k, v in sizes.items())
+            yield Draft(
+                "CL108", place.fn, place.fn.file, place.node.start, place.node.end,
+                f"blocks of {block[0]} do not divide 2^31: at {told} the surplus thread {thread[1][0]} of block "
+                f"{thread[0][0]:,} has index {wrapped:,} instead of {meant:,}, which passes the test",
+                "use an unsigned or a 64-bit index: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
+                Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
+                (*support.calls(place), *support.launched_at(kernel)),
+            )  # fmt: skip
+            break
+
+
+def _odd_block(launch: Launch) -> bool:
+    size = launch.known_block("x")
+    return size is not None and size > 0 and size & (size - 1) != 0 and launch.known_grid("x") is None
+
+
+def _surplus(
+    kernel: Kernel, launch: Launch, bound: Bound
+) -> tuple[dict[str, int], tuple[int, int, int], tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]], int, int] | None:  # fmt: skip
+    if launch.grid is None:
+        return None
+    size = launch.known_block("x") or 1
+    grid, limit = launch.grid[0], launch.at_launch(strip(bound.limit))
+    reach = Reach(launch, kernel.config)
+    if limit.op != "atom" or limit not in t.leaves(grid):
+        return None
+    leaves = t.leaves(grid) | {limit}
+    env = {**dict.fromkeys(leaves, 1), **width.defaults(launch, leaves, kernel.config)}
+    over = 1 << 31
+
+    def enough(n: int) -> bool:
+        blocks = width.value(grid, {**env, limit: n}, exact=False)
+        return blocks is not None and blocks * size > over
+
+    least = width.smallest(1, min(reach.high(limit), over - 1), enough)
+    if least is None:
+        return None
+    env[limit] = least
+    blocks = width.value(grid, env)
+    if blocks is None or not 1 <= blocks < over or not all(w.allowed(c, env) for c in launch.conditions):
+        return None
+    thread = ((over // size, 0, 0), (over % size, 0, 0))
+    ids = {BID["x"]: thread[0][0], TID["x"]: thread[1][0]}
+    here = {**env, **ids}
+    index = launch.at_launch(bound.index)
+    wrapped, meant = width.value(index, here), width.value(index, here, exact=False)
+    test = launch.at_launch(bound.event.term)
+    truth = width.value(test, here)
+    if wrapped is None or meant is None or wrapped >= 0 or truth is None:
+        return None
+    below = bool(ids_of([bound.event.term.args[0]]))
+    if bool(truth) != below:
+        return None
+    block = width.block_of(launch, kernel.config)
+    return width.named(env), (blocks, 1, 1), block, thread, wrapped, meant

@@ -1,0 +1,140 @@
+"""Loops whose index can be stepped past what its type holds before the bound is tested (CL103 and CL108)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.reach import Reach, strip
+from cudalint.ir.types import Int
+from cudalint.rules import width
+
+if TYPE_CHECKING:
+    from cudalint.facts.events import Induction
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+
+Case = tuple[dict[str, int], "tuple[int, int, int] | None", tuple[int, int, int], dict[str, "int | str"], str]
+_LAST = 1 << 62
+
+
+def sides(test: Term, induction: Induction) -> tuple[int, int, Term] | None:
+    """``i + c < limit`` as (position of the index's side, how much less than the limit i stays, limit)."""
+    if test.op not in ("lt", "le") or induction.term is None:
+        return None
+    for position in (0, 1):
+        offset = t.constant(t.add(t.poly(test.args[position]), t.poly(induction.term), -1))
+        if offset is not None:
+            return position, offset + (1 if (test.op == "lt") == (position == 0) else 0), test.args[1 - position]
+    return None
+
+
+def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: Term, limit: Term) -> Case | None:
+    """The smallest case in which the index leaves its type and a thread goes on, or an element is lost.
+
+    Returns sizes, grid, block, the numbers, and what happens in words.
+    """
+    index, step = induction.term, induction.step
+    found = sides(test, induction)
+    if index is None or step is None or found is None or not isinstance(index.type, Int):
+        return None
+    position, less, tested = found
+    top = index.type.hi
+    config = kernel.config
+    reach = Reach(launch, config)
+    at = launch.at_launch if launch is not None else (lambda term: term)
+    bound, exact_bound, pace = at(limit), at(tested), at(step)
+    if strip(bound).op in ("atom", "const") and reach.high(limit) - less + max(0, reach.high(step)) <= top:
+        return None  # a bound that is computed can overflow by itself
+    leaves = t.leaves(bound) | t.leaves(pace)
+    fixed = width.defaults(launch, leaves, config)
+    free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
+    rest = {x: 1 for x in leaves if x not in fixed}
+
+    def case(env: dict[Term, int]) -> Case | None:
+        last, pass_ = width.value(bound, env, exact=False), width.value(pace, env, exact=False)
+        if last is None or pass_ is None or pass_ <= 0 or last - less + pass_ <= top:
+            return None
+        last -= less
+        if launch is not None and not all(w.allowed(c, env) for c in launch.conditions):
+            return None
+        shape = _shape(launch, env, kernel)
+        if shape is None:
+            return None
+        grid, block = shape
+        sizes = width.named(env)
+        told = ", ".join(f"{k} = {v:,}" for k, v in sizes.items() if v > 1 << 20)
+        begin = f"at {told} " if told else ""
+        machine = width.value(exact_bound, env)
+        if machine is not None and machine != last + less and not isinstance(strip(tested).type, Int):
+            return None
+        for value in (last + pass_, top + 1):
+            if not (value > top and 0 <= value - pass_ <= last):
+                continue
+            wrapped = index.type.wrap(value)
+            here = at(test)
+            truth = width.value(here, {**env, index: wrapped})
+            if truth is not None and bool(truth):
+                numbers: dict[str, int | str] = {"index before the step": value - pass_, "index after it": wrapped}
+                then = (
+                    "and the loop goes on below the array" if wrapped < 0 else "and the loop starts over on elements already done"
+                )
+                return sizes, grid, block, numbers, (
+                    f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,}, to {wrapped:,}, {then}"
+                )
+        if machine is not None and machine != last + less and isinstance(tested.type, Int) and tested.type.bits == 32:
+            if strip(tested).type is tested.type:
+                return sizes, grid, block, {"bound": machine, "bound meant": last + less}, (
+                    f"{begin}the bound itself comes out as {machine:,} instead of {last + less:,}, and elements are left out"
+                )
+        if last > top:
+            return sizes, grid, block, {"index as computed": index.type.wrap(top + 1), "first element left out": top + 1}, (
+                f"{begin}the index {top + 1:,} becomes {index.type.wrap(top + 1):,}, the loop ends, and that element is left out"
+            )
+        return None
+
+    if not free:
+        return case({**rest, **fixed})
+    for main in free:
+        env = {**rest, **fixed}
+        high = min(reach.high(main), _LAST)
+
+        def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            here = {**env, main: n}
+            last, pass_ = width.value(bound, here, exact=False), width.value(pace, here, exact=False)
+            return last is not None and pass_ is not None and pass_ > 0 and last - less + pass_ > top
+
+        least = width.smallest(max(1, reach.interval(main)[0]), high, enough)
+        if least is None:
+            continue
+        for n in (least, top + 2, top + 2 + less):
+            if least <= n <= high:
+                result = case({**env, main: n})
+                if result is not None:
+                    return result
+    return None
+
+
+def _shape(
+    launch: Launch | None, env: dict[Term, int], kernel: Kernel
+) -> tuple[tuple[int, int, int] | None, tuple[int, int, int]] | None:
+    """The grid and block at these sizes; None where the driver would refuse such a launch."""
+    default = width.block_of(launch, kernel.config)
+    if launch is None or launch.grid is None or launch.block is None:
+        return (width.DEVICE_BLOCKS, 1, 1), default
+    sizes = {**env}
+    for triple in (launch.grid, launch.block):
+        for item in triple:
+            for leaf in t.leaves(item):
+                if leaf not in sizes:
+                    sizes.update(width.defaults(launch, {leaf}, kernel.config) or {leaf: 1})
+    grid = [width.value(x, sizes) for x in launch.grid]
+    block = [width.value(x, sizes) for x in launch.block]
+    if any(x is None for x in (*grid, *block)):
+        return None, default
+    gx, gy, gz = (x or 0 for x in grid)
+    bx, by, bz = (x or 0 for x in block)
+    if not (1 <= gx < 1 << 31 and 1 <= gy < 1 << 16 and 1 <= gz < 1 << 16 and 1 <= bx * by * bz <= 1024):
+        return None
+    return (gx, gy, gz), (bx, by, bz)

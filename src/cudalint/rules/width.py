@@ -1,0 +1,238 @@
+"""What the width rules share: where a product was formed, bounds of an index, the sizes that start enough blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.flow import BDIM, GDIM
+from cudalint.facts.kernels import ids_of
+from cudalint.facts.reach import strip
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import Int
+from cudalint.rules.draft import EditDraft, FixDraft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cudalint.config import Config
+    from cudalint.facts.events import Comparison, Event, Flow, Operation
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.ir.nodes import Expr, Function
+
+Triple = tuple[int, int, int]
+#: A grid where the source gives none: the multiprocessors of a small GPU, a few blocks on each.
+DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
+_AXES = "xyz"
+
+
+def origin(flow: Flow, term: Term, event: Event) -> Operation | None:
+    """Where the product or quotient ``term`` that ``event`` uses was formed: inside its expression, else the last before it."""
+    last = None
+    for operation in flow.operations:
+        if operation.term is term and operation.seq < event.seq:
+            last = operation
+            if operation.fn is event.fn and inside(operation.node, event.node):
+                return operation
+    return last
+
+
+def inside(node: ir.Node, outer: ir.Node) -> bool:
+    return outer.start <= node.start and node.end <= outer.end
+
+
+def products(term: Term) -> Iterator[Term]:
+    """The largest products of 32 bits that a 32-bit value is made of, through sums, quotients and choices."""
+    stack, seen = [term], set()
+    while stack:
+        item = stack.pop()
+        if item in seen or not (isinstance(item.type, Int) and item.type.bits == 32):
+            continue
+        seen.add(item)
+        if item.op in ("mul", "shl"):
+            yield item
+        elif item.op in ("add", "sub", "min", "max", "cast", "div", "shr", "neg"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
+
+
+class Bound(NamedTuple):
+    """A comparison of something made of launch ids (``index``) with something that is not, both before conversion."""
+
+    index: Term
+    limit: Term
+    ids: set[Term]
+    event: Comparison
+
+
+def bounds(flow: Flow) -> list[Bound]:
+    """The comparisons of a kernel that can bound an index."""
+    result = []
+    for event in flow.comparisons:
+        if event.op in ("==", "!="):
+            continue
+        left, right = event.raw
+        if isinstance(left.type, Int) and isinstance(right.type, Int):
+            of_left, of_right = ids_of([left]), ids_of([right])
+            if of_left and not of_right:
+                result.append(Bound(left, right, of_left, event))
+            elif of_right and not of_left:
+                result.append(Bound(right, left, of_right, event))
+    return result
+
+
+def block_of(launch: Launch | None, config: Config) -> Triple:
+    """The block of a witness: the launch's where it is known, else the configured size on x."""
+    if launch is not None and launch.block is not None:
+        known = [launch.known_block(a) for a in _AXES]
+        if None not in known:
+            x, y, z = (k or 1 for k in known)
+            return x, y, z
+    return config.block_size, 1, 1
+
+
+def smallest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
+    """The smallest value in [low, high] that is ``enough``, for a test that larger values pass too."""
+    if low > high or not enough(high):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if enough(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def value(term: Term, env: dict[Term, int], *, exact: bool = True) -> int | None:
+    """The value of a term, None where it has none."""
+    try:
+        found = t.evaluate(term, env, exact=exact)
+    except t.Undefined:
+        return None
+    return int(found) if isinstance(found, (int, float)) else None
+
+
+def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[Term, int]:
+    """Values for what is no size of the data: block sizes, what the device answers, numbers of blocks."""
+    block: set[Term] = set()
+    grid: set[Term] = set()
+    if launch is not None:
+        for triple, into in ((launch.block, block), (launch.grid, grid)):
+            for item in triple or ():
+                into |= t.leaves(item)
+    result = {}
+    for leaf in leaves:
+        known = w.assumed(leaf)
+        if leaf.data.kind == "bdim":
+            result[leaf] = block_of(launch, config)[_AXES.index(leaf.data.axis)]
+        elif leaf.data.kind == "gdim":
+            result[leaf] = DEVICE_BLOCKS if leaf.data.axis == "x" else 1
+        elif known is not None:
+            result[leaf] = known
+        elif leaf in block:
+            result[leaf] = config.block_size
+        elif leaf.data.kind == "sizeof":
+            result[leaf] = 4
+        elif leaf in grid and launch is not None and any(strip(g) is leaf for g in launch.grid or ()):
+            result[leaf] = DEVICE_BLOCKS
+    return result
+
+
+def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
+    """The smallest host sizes at which the launch has at least ``blocks`` blocks on x; None where none is found."""
+    if launch.grid is None:
+        return None
+    grid = launch.grid[0]
+    leaves = t.leaves(grid)
+    fixed = defaults(launch, leaves, config)
+    free = [x for x in leaves if x not in fixed or strip(grid) is x]
+    free.sort(key=lambda x: (-x.data.hi, x.key))
+    for main in free or [None]:
+        env = {**dict.fromkeys(free, 1), **fixed}
+        if main is not None:
+            high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
+
+            def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+                found = value(grid, {**env, main: n}, exact=False)
+                return found is not None and found >= blocks
+
+            least = smallest(1, min(high, 1 << 62), enough)
+            if least is None:
+                continue
+            env[main] = least
+        else:
+            found = value(grid, env, exact=False)
+            if found is None or found < blocks:
+                continue
+        if all(w.allowed(c, env) for c in launch.conditions):
+            return env
+    return None
+
+
+def named(env: dict[Term, int]) -> dict[str, int]:
+    """Sizes by name, launch built-ins left out."""
+    return {a.data.name: v for a, v in env.items() if a.data.kind not in ("tid", "bid", "bdim", "gdim", "count", "loop")}
+
+
+def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
+    """The atoms of ``gridDim`` and ``blockDim`` with these values."""
+    result = {}
+    for number, axis in enumerate(_AXES):
+        result[GDIM[axis]], result[BDIM[axis]] = grid[number], block[number]
+    return result
+
+
+# --- repairs ------------------------------------------------------------------------------------
+
+
+def cast_products(fn: Function, whole: Expr, wide: str = "size_t") -> FixDraft | None:
+    """A cast of the first operand of every product in an expression whose value is then widened.
+
+    None where an edit would change something else: inside a macro, behind a narrow conversion, or where
+    the first operand can be negative.
+    """
+    places: list[int] = []
+    if not _products_in(whole, places) or not places:
+        return None
+    if any(fn.file.macro_use(place) is not None for place in (whole.start, *places)):
+        return None
+    edits = tuple(EditDraft(fn.file, place, place, f"({wide})") for place in sorted(set(places)))
+    return FixDraft(True, "cast the first operand of the product", edits)
+
+
+def _products_in(node: Expr, places: list[int]) -> bool:
+    """Collects where to insert casts; False where the value passes something that stays narrow."""
+    if isinstance(node, ir.Binary) and isinstance(node.optype, Int) and node.optype.bits == 32:
+        if node.op == "*":
+            before = len(places)
+            if not (_products_in(node.left, places) and _products_in(node.right, places)):
+                return False
+            if len(places) == before:
+                if isinstance(node.left.type, Int) and node.left.type.signed and not isinstance(node.left, ir.Const):
+                    return False
+                places.append(node.start)
+            return True
+        if node.op in ("+", "/"):
+            return _products_in(node.left, places) and _products_in(node.right, places)
+        if node.op == "<<":
+            return False
+        return not _has_product(node)
+    if isinstance(node, ir.Cast) and isinstance(node.type, Int) and node.type.bits == 32:
+        return not _has_product(node.operand)
+    return not _has_product(node)
+
+
+def _has_product(node: Expr) -> bool:
+    from cudalint.facts.flow import children
+
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ir.Binary) and item.op in ("*", "<<"):
+            return True
+        stack.extend(x for x in children(item) if isinstance(x, ir.Expr))
+    return False
