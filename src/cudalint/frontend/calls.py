@@ -1,4 +1,4 @@
-"""Calls and launches: what is called, with which template arguments, and what it gives."""
+"""Calls: what is called, with which template arguments, and what it gives."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ from cudalint.frontend.declare import (
     template_names,
 )  # fmt: skip
 from cudalint.frontend.expressions import Expressions
-from cudalint.frontend.parse import comma_separated
 from cudalint.frontend.fold import fold
 from cudalint.frontend.typing import AUTO, arguments_of, class_of, decay
-from cudalint.ir.nodes import AddrOf, Call, Cast, Const, Construct, Expr, Index, Launch, Ref, Var
+from cudalint.ir.nodes import Call, Cast, Const, Construct, Expr, Ref, Var
 from cudalint.ir.types import (
     BOOL,
-    DIM3,
     F64,
     I32,
     VOID,
@@ -40,7 +38,7 @@ from cudalint.ir.types import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from cudalint.ir.nodes import FunctionDecl, LaunchForm
+    from cudalint.ir.nodes import FunctionDecl
 
 _NAMED_CASTS = {
     "static_cast": "static",
@@ -48,13 +46,6 @@ _NAMED_CASTS = {
     "const_cast": "const",
     "dynamic_cast": "dynamic",
 }
-_LAUNCH_CALLS: dict[str, LaunchForm] = {
-    "cudaLaunchKernel": "cudaLaunchKernel", "cudaLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
-    "cudaLaunchKernelEx": "cudaLaunchKernelEx", "cudaLaunchKernelExC": "cudaLaunchKernelEx",
-    "hipLaunchKernelGGL": "hipLaunchKernelGGL", "hipLaunchKernel": "cudaLaunchKernel",
-    "hipLaunchCooperativeKernel": "cudaLaunchCooperativeKernel",
-}  # fmt: skip
-_KERNEL_WRAPPERS = frozenset({"reinterpret_cast", "static_cast", "HIP_KERNEL_NAME", "HIP_SYMBOL", "KERNEL_NAME"})
 _ERROR_CODE = re.compile(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
 _GROUPS = {
     "tiled_partition": "cooperative_groups::thread_block_tile", "labeled_partition": "cooperative_groups::coalesced_group",
@@ -205,7 +196,16 @@ def _cost(param: Type, arg: Type) -> float | None:
 
 
 class Calls(Expressions):
-    """Adds calls and launches to :class:`Expressions`."""
+    """Adds calls to :class:`~cudalint.frontend.expressions.Expressions`."""
+
+    # Given by the launch layer.
+    def kernel_call(self, n: Node, function: Node, config: Node, arguments: Node) -> Expr:
+        """``k<<<config>>>(arguments)``."""
+        raise NotImplementedError
+
+    def launch_call(self, n: Node, name: str, arguments: Node) -> Expr | None:
+        """A launch by a function of the runtime called ``name``; None when it is no such call."""
+        raise NotImplementedError
 
     def choose(self, candidates: list[FunctionDecl], args: list[Expr], targs: list[Type | Expr]) -> FunctionDecl | None:
         """The overload that a call means, or None when none fits."""
@@ -227,7 +227,7 @@ class Calls(Expressions):
             else:
                 if least is None or total < least:
                     best, least = decl, total
-        if best is None and len(candidates) == 1 and not _takes(signature(candidates[0]), len(args)):
+        if best is None and len(candidates) == 1 and not takes(signature(candidates[0]), len(args)):
             return None
         return best
 
@@ -325,10 +325,9 @@ class Calls(Expressions):
         kind = function.type
         if kind == "identifier":
             name = self.text(function)
-            if name in _LAUNCH_CALLS:
-                launch = self.launch_call(n, name, arguments)
-                if launch is not None:
-                    return launch
+            launch = self.launch_call(n, name, arguments)
+            if launch is not None:
+                return launch
             return self.named_call(n, function, name, [], arguments)
         if kind == "field_expression":
             return self.method_call(n, function, arguments)
@@ -606,171 +605,7 @@ class Calls(Expressions):
             )
         return Cast(a, b, type_, args[0], "functional")
 
-    # Launches.
 
-    def kernel_name(self, node: Node) -> tuple[str, Expr | None, list[Type | Expr], Struct | None]:
-        """The kernel that an expression names: name, callee when it is a value, template arguments, class."""
-        while True:
-            kind = node.type
-            if kind == "parenthesized_expression" and node.child_count == 3:
-                node = node.children[1]
-            elif kind == "cast_expression" or (kind == "pointer_expression" and node.children[0].type == "&"):
-                node = node.children[-1]
-            elif kind == "call_expression":
-                function, arguments = node.children[0], node.children[-1]
-                named = arguments.named_children
-                text = self.text(function.children[0] if function.type == "template_function" else function)
-                if text in _KERNEL_WRAPPERS and len(named) == 1:
-                    node = named[0]
-                else:
-                    return "", self.expr(node), [], None
-            else:
-                break
-        if kind == "identifier":
-            name = self.text(node)
-            found = self.names.get(name)
-            if isinstance(found, Var):
-                return "", Ref(node.start_byte, node.end_byte, found), [], None
-            return name, None, [], None
-        if kind == "template_function":
-            return self.text(node.children[0]), None, [self.argument(c) for c in node.children[-1].named_children], None
-        if kind == "qualified_identifier":
-            last, templated = node, False
-            while last.type == "qualified_identifier":
-                templated = templated or last.children[0].type == "template_type"
-                last = last.children[-1]
-            if last.type == "dependent_name":
-                last = last.children[-1]
-            targs = (
-                [self.argument(c) for c in last.children[-1].named_children]
-                if last.type in ("template_function", "template_type")
-                else []
-            )
-            outer = self.qualified_outer(node) if templated else None
-            return qualified_text(self.s, node), None, targs, outer if isinstance(outer, Struct) else None
-        return "", self.expr(node), [], None
-
-    def kernel(
-        self, name: str, args: list[Expr] | None, targs: list[Type | Expr], class_: Struct | None
-    ) -> FunctionDecl | None:
-        if not name:
-            return None
-        candidates = self.scope.functions(name, self.prefix)
-        if self.this is not None and not candidates:
-            candidates = self.methods(self.this, name)
-        if class_ is not None:
-            candidates = self.methods(class_, name.rpartition("::")[2]) or candidates
-        candidates = [f for f in candidates if f.kind == "kernel"]
-        if not candidates:
-            return None
-        if args is None:
-            fitting = [f for f in candidates if bool(f.template) == bool(targs)] or candidates
-            return fitting[0]
-        chosen = self.choose(candidates, args, targs)
-        if chosen is None and len({f.qualname for f in candidates}) == 1:
-            # A null stands for any pointer, a class for what it converts to: with one kernel there is no doubt.
-            fitting = [f for f in candidates if _takes(signature(f), len(args))]
-            chosen = fitting[0] if fitting and len({tuple(f.params) for f in fitting}) == 1 else None
-        return chosen
-
-    def kernel_call(self, n: Node, function: Node, config: Node, arguments: Node) -> Expr:
-        name, callee, targs, class_ = self.kernel_name(function)
-        parts: list[Expr | None] = [self.initialiser_dim(c) for c in config.named_children]
-        args = self.arguments(arguments)
-        parts += [None] * (4 - len(parts))
-        target = self.kernel(name, args, targs, class_)
-        return Launch(
-            n.start_byte, n.end_byte, VOID, name, "<<<>>>", parts[0], parts[1], parts[2], parts[3], args,
-            callee=callee, targs=targs, target=target, config_start=config.start_byte, config_end=config.end_byte,
-        )  # fmt: skip
-
-    def initialiser_dim(self, node: Node) -> Expr:
-        """A launch dimension; braces make a dim3."""
-        if node.type == "initializer_list":
-            return self.braced(node, DIM3)
-        if node.type == "parenthesized_expression" and self.file.text[node.start_byte : node.start_byte + 1] == b"{":
-            # The parser saw parentheses.
-            return Construct(
-                node.start_byte, node.end_byte, DIM3, [self.expr(n) for n in comma_separated(node.children[1])]
-            )
-        return self.expr(node)
-
-    def launch_call(self, n: Node, name: str, arguments: Node) -> Expr | None:
-        """A launch by a function of the runtime; None when it has too few arguments to be one."""
-        nodes = arguments.named_children
-        form = _LAUNCH_CALLS[name]
-        a, b = n.start_byte, n.end_byte
-        if name.startswith("cudaLaunchKernelEx"):
-            if len(nodes) < 2:
-                return None
-            kernel, callee, targs, class_ = self.kernel_name(nodes[1])
-            args: list[Expr] | None
-            if name.endswith("C"):
-                args = self.traced_array(nodes[2]) if len(nodes) > 2 else None
-            else:
-                args = [self.expr(c) for c in nodes[2:]]
-            grid, block, shared, stream = self.traced_config(nodes[0])
-            target = self.kernel(kernel, args, targs, class_)
-            return Launch(
-                a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
-            )
-        if form == "hipLaunchKernelGGL":
-            if len(nodes) < 5:
-                return None
-            kernel, callee, targs, class_ = self.kernel_name(nodes[0])
-            grid, block = self.initialiser_dim(nodes[1]), self.initialiser_dim(nodes[2])
-            shared, stream = self.expr(nodes[3]), self.expr(nodes[4])
-            args = [self.expr(c) for c in nodes[5:]]
-            target = self.kernel(kernel, args, targs, class_)
-            return Launch(
-                a, b, VOID, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
-            )
-        if len(nodes) < 4:
-            return None
-        kernel, callee, targs, class_ = self.kernel_name(nodes[0])
-        grid, block = self.initialiser_dim(nodes[1]), self.initialiser_dim(nodes[2])
-        args = self.traced_array(nodes[3])
-        shared = self.expr(nodes[4]) if len(nodes) > 4 else None
-        stream = self.expr(nodes[5]) if len(nodes) > 5 else None
-        target = self.kernel(kernel, args, targs, class_)
-        return Launch(
-            a, b, I32, kernel, form, grid, block, shared, stream, args, callee=callee, targs=targs, target=target
-        )
-
-    def traced_array(self, node: Node) -> list[Expr] | None:
-        """The kernel's arguments behind ``args`` in ``void* args[] = {&a, &b}``."""
-        value = self.expr(node)
-        while isinstance(value, Cast):
-            value = value.operand
-        if isinstance(value, AddrOf) and isinstance(value.operand, Index) and isinstance(value.operand.base, Ref):
-            value = value.operand.base
-        init = value.var.init if isinstance(value, Ref) and value.var.kind == "local" else value
-        if not isinstance(init, Construct):
-            return None
-        result = []
-        for arg in init.args:
-            while isinstance(arg, Cast):
-                arg = arg.operand
-            if not isinstance(arg, AddrOf):
-                return None
-            result.append(arg.operand)
-        return result
-
-    def traced_config(self, node: Node) -> tuple[Expr | None, Expr | None, Expr | None, Expr | None]:
-        """grid, block, shared bytes and stream assigned to a ``cudaLaunchConfig_t`` before this launch."""
-        value = self.expr(node)
-        if isinstance(value, AddrOf):
-            value = value.operand
-        if not isinstance(value, Ref):
-            return None, None, None, None
-        fields = self.configs.get(value.var, {})
-        if not fields and isinstance(value.var.init, Construct) and len(value.var.init.args) >= 2:
-            init: list[Expr | None] = [*value.var.init.args, None, None]
-            return init[0], init[1], init[2], init[3]
-        return fields.get("gridDim"), fields.get("blockDim"), fields.get("dynamicSmemBytes"), fields.get("stream")
-
-    configs: dict[Var, dict[str, Expr | None]]
-
-
-def _takes(sig: Signature, count: int) -> bool:
+def takes(sig: Signature, count: int) -> bool:
+    """Whether a call with ``count`` arguments fits."""
     return sig.required <= count and (count <= len(sig.params) or sig.variadic)

@@ -485,7 +485,7 @@ class Typer:
                         )
                         if not isinstance(type_, Struct) or type_.size is None:
                             size = None
-                        align = max(align, _alignment(type_))
+                        align = max(align, alignment(type_))
         for child in body.children if body is not None else ():
             kind = child.type
             if kind == "declaration" or kind == "function_definition":
@@ -507,7 +507,7 @@ class Typer:
             if not declarators and isinstance(type_, Struct) and type_.fields is not None:
                 fields.update(type_.fields)
                 size = self.place(size, type_, union)
-                align = max(align, _alignment(type_))
+                align = max(align, alignment(type_))
             for declarator in declarators:
                 if declarator.type == "bitfield_clause" or (default is not None and declarator.id == default.id):
                     continue
@@ -518,7 +518,7 @@ class Typer:
                     continue
                 fields[self.text(name)] = field
                 size = None if bits else self.place(size, Ptr(field) if ref else field, union)
-                align = max(align, 8 if ref else _alignment(field))
+                align = max(align, 8 if ref else alignment(field))
         result.align = align
         if size is not None:
             result.packed_size = max(1, -(-size // align) * align)
@@ -531,7 +531,7 @@ class Typer:
             return None
         if union:
             return max(size, width)
-        align = _alignment(field)
+        align = alignment(field)
         return -(-size // align) * align + width
 
     # Declarations.
@@ -623,7 +623,8 @@ def _is_pointer(node: Node) -> bool:
     return node.children[0].type == "parenthesized_declarator"
 
 
-def _alignment(type_: Type) -> int:
+def alignment(type_: Type) -> int:
+    """The alignment of a type in bytes; 1 where it is not known."""
     while isinstance(type_, Array):
         type_ = type_.element
     if isinstance(type_, Struct):

@@ -1,0 +1,375 @@
+"""Operators, with the conversions of C++, and operands that the grammar misreads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.frontend.builtins import AXES, SPECIALS, element_type
+from cudalint.frontend.typing import FUNCTION, arguments_of, decay
+from cudalint.ir.nodes import (
+    AddrOf,
+    Binary,
+    Cast,
+    Comma,
+    Const,
+    Expr,
+    IncDec,
+    Index,
+    Logical,
+    Member,
+    Name,
+    Ref,
+    Special,
+    Unary,
+    Var,
+)
+from cudalint.ir.types import (
+    BOOL,
+    I32,
+    I64,
+    U32,
+    Array,
+    Int,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
+    common,
+    promote,
+)
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+from cudalint.frontend.names import DEPTH, Names, broken
+
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+WORDS = {
+    "and": "&&", "or": "||", "not": "!", "bitand": "&", "bitor": "|", "xor": "^", "compl": "~", "not_eq": "!=",
+    "and_eq": "&=", "or_eq": "|=", "xor_eq": "^=",
+}  # fmt: skip
+_PRECEDENCE = {
+    op: level
+    for level, ops in enumerate((
+        ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<=>",), ("<<", ">>"), ("+", "-"),
+        ("*", "/", "%"),
+    ))
+    for op in ops
+}  # fmt: skip
+
+
+class Operators(Names):
+    """Adds operators to :class:`~cudalint.frontend.names.Names`."""
+
+    def binary_expression(self, n: Node) -> Expr:
+        chain: list[list[Node]] = []
+        node = n
+        repair = False
+        while node.type == "binary_expression":
+            children = node.children
+            if len(children) != 3 or (self.careful and node.has_error and broken(node)):
+                break
+            chain.append(children)
+            if len(chain) + self.depth > DEPTH:
+                return self.opaque(n, "nested too deeply")
+            if not repair:
+                kind = children[2].type
+                repair = (kind == "parenthesized_expression" or kind == "call_expression") and self.misread(children[2])
+            node = children[0]
+        if not chain:
+            return self.opaque(n, "the text could not be parsed")
+        if not repair and (node.type == "parenthesized_expression" or node.type == "call_expression"):
+            repair = self.misread(node)
+        if repair:
+            return self.rebuilt(n)
+        left = self.expr(node)
+        a = node.start_byte
+        for _, op, right in reversed(chain):
+            operator = op.type
+            left = self.binary(a, right.end_byte, WORDS.get(operator, operator), left, self.expr(right))
+        return left
+
+    def misread(self, node: Node) -> bool:
+        """Whether an operand is not one: ``(T)`` before an operator, or ``a < b || c > (d)`` read as a call."""
+        if node.type == "parenthesized_expression":
+            inner = node.children[1]
+            return inner.type == "identifier" and self.is_type(inner)
+        return self.is_comparison(node)
+
+    def is_type(self, node: Node) -> bool:
+        name = self.text(node)
+        local = self.names.get(name)
+        if local is not None:
+            return isinstance(local, Type)
+        if name in self.globals and type(self.globals[name]) in (Var, Const):
+            return False
+        return self.find_type(name) is not None and self.scope.value(name, self.prefix) is None
+
+    def is_comparison(self, node: Node) -> bool:
+        """``a < b || c > (d)`` with a variable ``a``, read as a call of a template."""
+        function = node.children[0]
+        if function.type != "template_function":
+            return False
+        name = function.children[0]
+        if name.type != "identifier":
+            return False
+        arguments = function.children[-1]
+        if arguments.named_child_count != 1:
+            return False
+        found = self.name_at(name.start_byte, name.end_byte, self.text(name))
+        if not isinstance(found, Name):
+            return True
+        # `a < b || c > (d)` with an undeclared a: no template takes a disjunction.
+        inner = arguments.named_children[0]
+        return (
+            found.type is not FUNCTION and inner.type == "binary_expression" and inner.children[1].type in ("||", "&&")
+        )
+
+    def rebuilt(self, n: Node) -> Expr:
+        """A binary expression whose operands were misread, put together again by precedence."""
+        items: list[Expr | str | Type] = []
+        spans: list[tuple[int, int]] = []
+        if not self.flatten(n, items, spans):
+            return self.opaque(n, "nested too deeply")
+        # `(T) - x`: the operand that is a type casts what follows it.
+        operands: list[tuple[Expr, int, int]] = []
+        operators: list[str] = []
+        position = 0
+        while position < len(items):
+            casts: list[tuple[Type, int, str]] = []
+            while isinstance(items[position], Type) and position + 2 < len(items):
+                casts.append((items[position], spans[position][0], str(items[position + 1])))  # type: ignore[arg-type]
+                position += 2
+            item = items[position]
+            end = spans[position][1]
+            start = spans[position][0]
+            value = item if isinstance(item, Expr) else Name(start, end, self.s[start:end])
+            for type_, at, op in reversed(casts):
+                if op == "*":
+                    value = self.deref(value.start, end, value)
+                elif op == "&":
+                    value = AddrOf(value.start, end, Ptr(value.type), value)
+                else:
+                    value = self.unary(value.start, end, op, value)
+                start = at
+                value = Cast(start, end, type_, value, "c")
+            operands.append((value, start, end))
+            if position + 1 < len(items):
+                operators.append(str(items[position + 1]))
+            position += 2
+        stack = [operands[0]]
+        pending: list[str] = []
+
+        def reduce() -> None:
+            right, _, end = stack.pop()
+            left, start, _ = stack.pop()
+            stack.append((self.binary(start, end, pending.pop(), left, right), start, end))
+
+        for op, operand in zip(operators, operands[1:], strict=True):
+            while pending and _PRECEDENCE.get(pending[-1], 0) >= _PRECEDENCE.get(op, 0):
+                reduce()
+            pending.append(op)
+            stack.append(operand)
+        while pending:
+            reduce()
+        return stack[0][0]
+
+    def flatten(self, n: Node, items: list[Expr | str | Type], spans: list[tuple[int, int]], depth: int = 0) -> bool:
+        """Operands and operators of ``n`` in textual order; False past the nesting bound."""
+        if depth > DEPTH:
+            return False
+        kind = n.type
+        if kind == "binary_expression" and n.child_count == 3:
+            left, op, right = n.children
+            if not self.flatten(left, items, spans, depth + 1):
+                return False
+            items.append(WORDS.get(op.type, op.type))
+            spans.append((op.start_byte, op.end_byte))
+            return self.flatten(right, items, spans, depth + 1)
+        if kind == "call_expression" and self.is_comparison(n):
+            function, arguments = n.children[0], n.children[-1]
+            list_ = function.children[-1]
+            opening, closing = list_.children[0], list_.children[-1]
+            self.flatten(function.children[0], items, spans, depth + 1)
+            items.append("<")
+            spans.append((opening.start_byte, opening.end_byte))
+            if not self.flatten(list_.named_children[0], items, spans, depth + 1):
+                return False
+            items.append(">")
+            spans.append((closing.start_byte, closing.end_byte))
+            items.append(self.arguments_as_value(arguments))
+            spans.append((arguments.start_byte, arguments.end_byte))
+            return True
+        if kind == "parenthesized_expression" and n.children[1].type == "identifier" and self.is_type(n.children[1]):
+            items.append(self.named(self.text(n.children[1])))
+        elif kind == "type_descriptor":
+            items.append(self.type_descriptor_value(n))
+        else:
+            items.append(self.expr(n))
+        spans.append((n.start_byte, n.end_byte))
+        return True
+
+    def arguments_as_value(self, n: Node) -> Expr:
+        """``(d)`` that was read as arguments."""
+        values = [self.expr(child) for child in n.named_children]
+        if not values:
+            return self.opaque(n, "an empty parenthesis")
+        result = values[0]
+        for value in values[1:]:
+            result = Comma(result.start, value.end, value.type, result, value)
+        return result
+
+    def binary(self, a: int, b: int, op: str, left: Expr, right: Expr) -> Expr:
+        """``left op right`` with the conversions of C++."""
+        lt, rt = left.type, right.type
+        if op == "&&" or op == "||":
+            return Logical(a, b, BOOL, op, left, right)
+        if op in _COMPARISONS:
+            if lt is rt and type(lt) is Int and lt.bits >= 32:
+                return Binary(a, b, BOOL, op, left, right, lt)
+            if type(lt) is Array or type(lt) is Ptr:
+                return Binary(a, b, BOOL, op, left, right, decay(lt))
+            if type(rt) is Array or type(rt) is Ptr:
+                return Binary(a, b, BOOL, op, left, right, decay(rt))
+            if type(lt) is Struct or type(rt) is Struct:
+                return self.operator_call(a, b, op, [left, right]) or Binary(
+                    a, b, BOOL, op, left, right, common(lt, rt)
+                )
+            return Binary(a, b, BOOL, op, left, right, common(lt, rt))
+        if lt is rt and type(lt) is Int and lt.bits >= 32:
+            return Binary(a, b, lt, op, left, right, lt)
+        if op == "<<" or op == ">>":
+            if isinstance(lt, Struct):
+                return self.operator_call(a, b, op, [left, right]) or Binary(a, b, lt, op, left, right, lt)
+            optype = promote(lt)
+            return Binary(a, b, optype, op, left, right, optype)
+        if type(lt) is Array or type(lt) is Ptr or type(rt) is Array or type(rt) is Ptr:
+            lt, rt = decay(lt), decay(rt)
+            if isinstance(lt, Ptr) and isinstance(rt, Ptr):
+                return Binary(a, b, I64, op, left, right, lt)
+            optype = lt if isinstance(lt, Ptr) else rt
+            return Binary(a, b, optype, op, left, right, optype)
+        if type(lt) is Struct or type(rt) is Struct:
+            found = self.operator_call(a, b, op, [left, right])
+            if found is not None:
+                return found
+            # half2 and the like have operators of their own.
+            optype = lt if lt is rt else Unknown("arithmetic on a class type")
+            return Binary(a, b, optype, op, left, right, optype)
+        optype = common(lt, rt)
+        return Binary(a, b, optype, op, left, right, optype)
+
+    def unary_expression(self, n: Node) -> Expr:
+        op, operand = n.children[0].type, n.children[-1]
+        return self.unary(n.start_byte, n.end_byte, WORDS.get(op, op), self.expr(operand))
+
+    def unary(self, a: int, b: int, op: str, operand: Expr) -> Expr:
+        type_ = operand.type
+        if op == "!":
+            return Unary(a, b, BOOL, op, operand)
+        if isinstance(type_, Struct):
+            found = self.operator_call(a, b, op, [operand])
+            if found is not None:
+                return found
+        return Unary(a, b, promote(decay(type_)), op, operand)
+
+    def update_expression(self, n: Node) -> Expr:
+        first, second = n.children[0], n.children[-1]
+        prefix = first.type == "++" or first.type == "--"
+        op = first.type if prefix else second.type
+        target = self.expr(second if prefix else first)
+        return IncDec(n.start_byte, n.end_byte, target.type, op[0], prefix, target)
+
+    def pointer_expression(self, n: Node) -> Expr:
+        op, operand_node = n.children[0].type, n.children[-1]
+        a, b = n.start_byte, n.end_byte
+        operand = self.expr(operand_node)
+        if op == "*":
+            return self.deref(a, b, operand)
+        return AddrOf(a, b, Ptr(operand.type) if not isinstance(operand.type, Unknown) else operand.type, operand)
+
+    def deref(self, a: int, b: int, operand: Expr) -> Expr:
+        if isinstance(operand, Binary) and operand.op == "+" and isinstance(operand.optype, Ptr):
+            base, index = operand.left, operand.right
+            if isinstance(decay(base.type), Int):
+                base, index = index, base
+            return Index(a, b, operand.optype.element, base, index)
+        return Index(a, b, self.element(operand.type), operand, Const(b, b, I32, 0, "0"))
+
+    def element(self, type_: Type) -> Type:
+        """The type of ``*p`` and ``p[i]``."""
+        if isinstance(type_, (Ptr, Array)):
+            return type_.element
+        if isinstance(type_, Struct):
+            found = element_type(type_.name, (arguments_of.get(type_) or (None,))[0])
+            if found is not None:
+                return found
+            method = self.method_returns(type_, "operator[]")
+            if method is not None:
+                return method
+            return Unknown(f"element of '{type_}'")
+        return type_ if isinstance(type_, Unknown) else Unknown(f"element of '{type_}'")
+
+    def method_returns(self, class_: Struct, name: str) -> Type | None:
+        """The return type of a method by name only, when the project declares it."""
+        raise NotImplementedError
+
+    def subscript_expression(self, n: Node) -> Expr:
+        children = n.children
+        base = self.expr(children[0])
+        indices = children[-1].named_children
+        a, b = n.start_byte, n.end_byte
+        if len(indices) != 1:
+            return self.opaque(n, "an unusual subscript")
+        index = self.expr(indices[0])
+        type_ = base.type
+        if type(type_) is Ptr or type(type_) is Array:
+            return Index(a, b, type_.element, base, index)
+        if isinstance(index.type, (Ptr, Array)) and isinstance(type_, Int):
+            return Index(a, b, index.type.element, index, base)
+        return Index(a, b, self.element(type_), base, index)
+
+    def field_expression(self, n: Node) -> Expr:
+        children = n.children
+        a, b = n.start_byte, n.end_byte
+        if len(children) != 3:
+            return self.opaque(n, "an unusual member access")
+        object_, op, field = children
+        name = self.text(field)
+        if object_.type == "identifier":
+            special = self.text(object_)
+            if special in SPECIALS and name in AXES and special not in self.names:
+                return Special(a, b, U32, special, name)
+        elif object_.type == "this":
+            member = self.member(name)
+            if member is not None:
+                return Ref(a, b, member)
+        base = self.expr(object_)
+        if op.type == "->":
+            base = self.arrow(base)
+        elif op.type == ".*":
+            return self.opaque(n, "a pointer to a member")
+        elif isinstance(base, Special) and base.axis == "" and name in AXES:
+            return Special(a, b, U32, base.which, name)
+        return self.field(a, b, base, name)
+
+    def arrow(self, base: Expr) -> Expr:
+        """The object of ``base->``."""
+        type_ = base.type
+        element = type_.element if isinstance(type_, (Ptr, Array)) else self.element(type_)
+        return Index(base.start, base.end, element, base, Const(base.end, base.end, I32, 0, "0"))
+
+    def field(self, a: int, b: int, base: Expr, name: str) -> Expr:
+        type_ = base.type
+        if isinstance(type_, Struct):
+            if type_.fields is not None:
+                field = type_.fields.get(name)
+                if field is not None:
+                    return Member(a, b, field, base, name)
+                value = self.static_member(type_, name)
+                if type(value) is Var:
+                    return Ref(a, b, value)
+            return Member(a, b, Unknown(f"member '{name}' of '{type_}'"), base, name)
+        if isinstance(type_, Unknown):
+            return Member(a, b, type_, base, name)
+        return Member(a, b, Unknown(f"member '{name}' of '{type_}'"), base, name)
