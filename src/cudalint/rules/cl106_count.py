@@ -1,0 +1,223 @@
+"""CL106 truncated-count: a 64-bit count that loses its upper half on its way into a launch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.kernels import ids_of
+from cudalint.facts.reach import Reach
+from cudalint.findings import Witness
+from cudalint.ir.types import U32, Int
+from cudalint.rules import support, width
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Conversion
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.ir.nodes import Function, Node
+
+CODES = ("CL106",)
+
+_LAST = 1 << 62
+_GRID_MAX = (1 << 31) - 1
+
+
+def check_count(launch: Launch) -> Iterator[Draft]:
+    """Arguments, fields of arguments, and what sizes the grid."""
+    reported: set[int] = set()
+    for draft, node in (*_arguments(launch), *_grid(launch)):
+        if node not in reported:
+            reported.add(node)
+            yield draft
+
+
+def _is_wide(term: Term) -> bool:
+    return isinstance(term.type, Int) and term.type.bits == 64
+
+
+def _narrowed(term: Term) -> Iterator[tuple[Term, Int]]:
+    """The 64-bit values that a 32-bit one keeps the lower half of, with the type they were narrowed to."""
+    stack, seen = [term], set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if item.op == "cast" and isinstance(item.type, Int) and item.type.bits == 32 and _is_wide(item.args[0]):
+            yield item.args[0], item.type
+        elif item.op in ("cast", "add", "sub", "mul", "min", "max", "neg"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
+
+
+def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
+    """Counts narrowed into the kernel's size parameters, or into fields of them."""
+    kernel = launch.kernel
+    if kernel is None or launch.event.args is None:
+        return
+    sizes: set[Term] | None = None
+    reach: Reach | None = None
+    for formal, actual in launch.mapping.items():
+        if formal.data.kind != "param" or not (isinstance(formal.type, Int) and formal.type.bits == 32):
+            continue
+        given = t.convert(actual, formal.type)
+        for count, to in _narrowed(given):
+            if reach is None:
+                reach = Reach(None, launch.config, launch.conditions)
+            if reach.high(count) <= to.hi or _is_quotient(count):
+                continue
+            if sizes is None:
+                sizes = _size_parameters(kernel)
+            if formal not in sizes:
+                continue
+            place = _place(launch, count, to, actual)
+            if place is None:
+                continue
+            fn, node = place
+            what = f"`{formal.data.name}` of {kernel.decl.name} is the {to} that its index is tested against"
+            draft = _draft(launch, reach, count, to.hi, fn, node, what, to)
+            if draft is not None:
+                yield draft, id(node)
+
+
+def _size_parameters(kernel: Kernel) -> set[Term]:
+    """The kernel's parameters that bound something in it: a test of an index, a loop."""
+    flow = kernel.flow
+    found: set[Term] = set()
+    for event in flow.comparisons:
+        for side, other in ((event.left, event.right), (event.right, event.left)):
+            if ids_of([other]) or any(x.data.kind == "loop" for x in t.leaves(other)):
+                found |= t.leaves(side)
+    return found
+
+
+def _is_quotient(count: Term) -> bool:
+    """A number of blocks, already divided by their size."""
+    stack = [count]
+    while stack:
+        item = stack.pop()
+        if item.op in ("div", "shr"):
+            divisor = item.args[1]
+            return divisor.op != "const" or divisor.data >= (16 if item.op == "div" else 4)
+        if item.op in ("add", "sub", "cast", "min", "max"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
+    return False
+
+
+def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
+    """Counts narrowed before the division that sizes the grid; on x, a count that is the grid itself."""
+    if launch.grid is None:
+        return
+    reach: Reach | None = None
+    for number, blocks in enumerate(launch.grid):
+        if blocks.op == "const":
+            continue
+        if reach is None:
+            reach = Reach(None, launch.config, launch.conditions)
+        for dividend in _dividends(blocks):
+            for count, to in _narrowed(dividend):
+                if reach.high(count) > to.hi and not _is_quotient(count):
+                    place = _place(launch, count, to, None)
+                    if place is not None:
+                        fn, node = place
+                        draft = _draft(launch, reach, count, to.hi, fn, node, "it sizes the grid", to)
+                        if draft is not None:
+                            yield draft, id(node)
+        if number == 0:
+            yield from _whole_grid(launch, reach, blocks)
+
+
+def _dividends(blocks: Term) -> Iterator[Term]:
+    stack, seen = [blocks], set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if item.op in ("div", "shr"):
+            yield item.args[0]
+        stack.extend(item.args[1:] if item.op == "select" else item.args)
+
+
+def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Draft, int]]:
+    for count, to in _narrowed(t.convert(blocks, U32)):
+        if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= _GRID_MAX:
+            continue
+        place = _place(launch, count, to, None)
+        if place is not None:
+            fn, node = place
+            draft = _draft(launch, reach, count, _GRID_MAX, fn, node, "it is the grid itself, one block an item", to)
+            if draft is not None:
+                yield draft, id(node)
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(item.args)
+
+
+def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[Function, Node] | None:
+    """Where the count loses its upper half: the conversion, or the argument where the call itself converts."""
+    event = launch.event
+    if actual is not None and actual is count and event.args is not None and event.node.args is not None:
+        for value, node in zip(event.args, event.node.args):
+            if value is actual and node is not None:
+                return event.fn, node
+    last: Conversion | None = None
+    for conversion in launch.flow.conversions:
+        if conversion.term is count and conversion.to is to and conversion.seq <= event.seq:
+            last = conversion
+    return None if last is None else (last.fn, last.node)
+
+
+def _draft(
+    launch: Launch, reach: Reach, count: Term, top: int, fn: Function, node: Node, what: str, to: Int
+) -> Draft | None:
+    config = launch.config
+    leaves = t.leaves(count)
+    fixed = width.defaults(launch, leaves - {count}, config)
+    free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
+    for main, others in ((x, y) for y in (1, 2, 0) for x in free):
+        env = {**dict.fromkeys(leaves, others), **fixed}
+
+        def over(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            found = width.value(count, {**env, main: n}, exact=False)
+            return found is not None and found > top
+
+        least = width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
+        if least is None:
+            continue
+        env[main] = least
+        if not all(w.allowed(c, env) for c in launch.conditions):
+            continue
+        meant = width.value(count, env)
+        if meant is None or meant <= top:
+            continue
+        kept = to.wrap(meant)
+        sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        outcome = f"becomes {kept:,}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
+        event = launch.event
+        related = () if fn is event.fn and width.inside(node, event.node) else (
+            (event.fn.file, event.node.start, event.node.end, "the launch it goes into"),
+        )
+        return Draft(
+            "CL106", fn, fn.file, node.start, node.end,
+            f"`{support.text(fn, node)}` is a 64-bit count cut to 32 bits, and {what}: {meant:,} {outcome}",
+            "make the parameter (and the index it bounds) 64 bits wide, or check the size before the launch",
+            Witness(sizes, None, None, None, {"count": meant, "count in 32 bits": kept}),
+            related,
+        )  # fmt: skip
+    return None
+
+
