@@ -172,18 +172,12 @@ class Worker:
 
     def _run(self, target: Target, found: Checked) -> None:
         selection = target.settings.selection
-        by_subject = checks(selection.codes | selection.forms)
+        by_subject = self._guard(target, "in the rules", found, lambda: checks(selection.codes | selection.forms))
         if not by_subject:
             return
         from cudalint.facts import analyse
 
-        units: Iterator[Any] = iter(())
-
-        def start() -> None:
-            nonlocal units
-            units = iter(analyse(self.project(target.settings), target.path, target.settings.config))
-
-        self._guard(target, "in the analysis", found, start)
+        units = analyse(self.project(target.settings), target.path, target.settings.config)
         while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
             for each in by_subject.get(type(unit).__name__, ()):
 

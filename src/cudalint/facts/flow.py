@@ -189,8 +189,7 @@ class _Walker:
         if isinstance(value, Term):
             return value
         if isinstance(value, Pointer):
-            parts = tuple(piece for piece, _ in value.pieces) + value.obj.origin
-            return self.fresh("unknown", value.obj.name, None, inputs=parts)
+            return self.fresh("unknown", value.obj.name, None, inputs=self.sources(value))
         return self.fresh("unknown", name, None, level=UNKNOWN)
 
     # --- conversions --------------------------------------------------------------------------
@@ -250,15 +249,19 @@ class _Walker:
                     first, second = (one.pieces[0][0], other) if one is a else (other, one.pieces[0][0])
                     piece = t.select(cond, first, second, one.pieces[0][0].type)
                     return Pointer(a.obj, a.element, ((piece, one.pieces[0][1]),), ())
-            inputs = (cond, *(p for p, _ in a.pieces), *(p for p, _ in b.pieces), *a.obj.origin, *b.obj.origin)
             kind = a.obj.kind if a.obj.kind == b.obj.kind else "unknown"
-            return Pointer(Obj(kind, var.name, a.element, origin=inputs), a.element)
+            either = self.fresh("phi", var.name, None, inputs=(cond, *self.sources(a), *self.sources(b)))
+            return Pointer(Obj(kind, var.name, a.element, origin=(either,)), a.element)
         if isinstance(a, Record) and isinstance(b, Record):
             merged = Record(a.name, a.type, {}, max(a.level, b.level))
             for name in {*a.fields, *b.fields}:
                 merged.fields[name] = self.merge_value(cond, self.field(a, name), self.field(b, name), var)
             return merged
         return self.fresh("phi", var.name, var.type, inputs=(cond,), level=UNKNOWN)
+
+    def sources(self, pointer: Pointer) -> tuple[Term, ...]:
+        """What a pointer's value follows."""
+        return (*(p for p, _ in pointer.pieces), *pointer.obj.origin)
 
     def merge(self, cond: Term, a: Env, b: Env) -> Env:
         """The environment after a branch: ``a`` where ``cond`` holds, else ``b``."""
@@ -555,7 +558,7 @@ class _Walker:
             loop.inductions[var] = info
             return Pointer(value.obj, value.element, ((term, unit),))
         if isinstance(value, Pointer):
-            inputs = tuple(p for p, _ in value.pieces) + value.obj.origin
+            inputs = self.sources(value)
             return Pointer(Obj(value.obj.kind, var.name, value.element, origin=inputs), value.element)
         if isinstance(value, Record):
             return Record(var.name, value.type, {}, UNKNOWN if self.device else 0)
@@ -922,7 +925,7 @@ class _Walker:
         key = (obj, tuple(pointer.pieces), epoch, type_)
         found = self.loads.get(key)
         if found is None:
-            inputs = tuple(p for p, _ in pointer.pieces) + obj.origin
+            inputs = self.sources(pointer)
             data = obj if obj.kind == "local" else None
             name = f"{obj.name}[{', '.join(t.show(p) for p, _ in pointer.pieces)}]" if not self.device else f"{obj.name}[…]"
             found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)

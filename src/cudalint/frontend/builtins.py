@@ -66,7 +66,8 @@ CONSTANTS: dict[str, tuple[Type, int | float | None]] = {
     "CUDART_MAX_NORMAL_F": (F32, 3.4028234663852886e38), "CUDART_PI_F": (F32, 3.141592653589793),
     "M_PI": (F64, 3.141592653589793), "M_E": (F64, 2.718281828459045), "M_SQRT2": (F64, 1.4142135623730951),
     "M_PI_2": (F64, 1.5707963267948966), "M_LOG2E": (F64, 1.4426950408889634), "M_LN2": (F64, 0.6931471805599453),
-    "NULL": (Ptr(VOID), 0), "cudaSuccess": (I32, 0), "hipSuccess": (I32, 0), "EXIT_SUCCESS": (I32, 0), "EXIT_FAILURE": (I32, 1),
+    "NULL": (Ptr(VOID), 0), "cudaSuccess": (I32, 0), "hipSuccess": (I32, 0), "EXIT_SUCCESS": (I32, 0),
+    "EXIT_FAILURE": (I32, 1),
     "cudaMemcpyHostToHost": (I32, 0), "cudaMemcpyHostToDevice": (I32, 1), "cudaMemcpyDeviceToHost": (I32, 2),
     "cudaMemcpyDeviceToDevice": (I32, 3), "cudaMemcpyDefault": (I32, 4), "hipMemcpyHostToHost": (I32, 0),
     "hipMemcpyHostToDevice": (I32, 1), "hipMemcpyDeviceToHost": (I32, 2), "hipMemcpyDeviceToDevice": (I32, 3),
@@ -176,7 +177,8 @@ RETURNS: dict[str, Type | Rule] = {
     "getopt": I32, "fread": U64, "fwrite": U64, "fclose": I32, "fseek": I32, "ftell": I64, "getenv": Ptr(I8),
     "min": _extreme, "max": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64, "ullmin": U64,
     "ullmax": U64, "std::min": _std_extreme, "std::max": _std_extreme, "std::clamp": _value(), "clamp": _value(),
-    "__ldg": _element, "__ldcg": _element, "__ldca": _element, "__ldcs": _element, "__ldlu": _element, "__ldcv": _element,
+    "__ldg": _element, "__ldcg": _element, "__ldca": _element, "__ldcs": _element, "__ldlu": _element,
+    "__ldcv": _element,
     "__stcg": VOID, "__stcs": VOID, "__stwb": VOID, "__stwt": VOID,
     "__pipeline_memcpy_async": VOID, "__pipeline_commit": VOID, "__pipeline_wait_prior": VOID,
     "lround": I64, "lroundf": I64, "lrint": I64, "lrintf": I64, "llround": I64, "llroundf": I64, "llrint": I64,
@@ -199,11 +201,14 @@ RETURNS: dict[str, Type | Rule] = {
     "curand": U32, "curand_uniform": F32, "curand_normal": F32, "curand_uniform_double": F64,
     "curand_normal_double": F64, "curand_init": VOID, "tex1Dfetch": _first_targ, "tex1D": _first_targ,
     "tex2D": _first_targ, "tex3D": _first_targ, "surf2Dread": _first_targ, "surf2Dwrite": VOID,
-    "bit_cast": _first_targ, "declval": _first_targ, "forward": _value(), "move": _value(), "swap": VOID, "ref": _value(),
+    "bit_cast": _first_targ, "declval": _first_targ, "forward": _value(), "move": _value(), "swap": VOID,
+    "ref": _value(),
     "omp_get_max_threads": I32, "omp_get_thread_num": I32, "omp_get_num_threads": I32, "omp_get_wtime": F64,
-    "MPI_Wtime": F64, "sizeof...": U64, "__builtin_expect": I64, "cudaGetErrorString": Ptr(I8), "cudaGetErrorName": Ptr(I8),
+    "MPI_Wtime": F64, "sizeof...": U64, "__builtin_expect": I64, "cudaGetErrorString": Ptr(I8),
+    "cudaGetErrorName": Ptr(I8),
     "hipGetErrorString": Ptr(I8), "__builtin_assume_aligned": Ptr(VOID), "__nvvm_get_smem_pointer": U32,
-    "this_thread_block": Struct("cooperative_groups::thread_block"), "this_grid": Struct("cooperative_groups::grid_group"),
+    "this_thread_block": Struct("cooperative_groups::thread_block"),
+    "this_grid": Struct("cooperative_groups::grid_group"),
     "coalesced_threads": Struct("cooperative_groups::coalesced_group"),
     "this_multi_grid": Struct("cooperative_groups::multi_grid_group"),
     "isaligned": BOOL, "accumulate": _value(2), "distance": I64, "count": I64, "count_if": I64,
@@ -217,8 +222,10 @@ for _name in ("__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"):
     RETURNS[f"{_name}_sync"] = _value(1)
     RETURNS[_name] = _value(0)
 for _name in (
-    "sqrt", "rsqrt", "cbrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
-    "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "pow", "fmod", "remainder", "hypot", "ceil",
+    "sqrt", "rsqrt", "cbrt", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan",
+    "asin",
+    "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "pow", "fmod", "remainder", "hypot",
+    "ceil",
     "floor", "trunc", "round", "rint", "nearbyint", "fma", "fdim", "fmax", "fmin", "erf", "erfc", "tgamma", "lgamma",
     "copysign", "ldexp", "scalbn", "frexp", "modf", "sincos", "normcdf", "rhypot", "sinpi", "cospi", "logb",
 ):  # fmt: skip
@@ -270,7 +277,8 @@ RETURNS["__vadd4"] = RETURNS["__vsub4"] = RETURNS["__vabsdiffu4"] = U32
 _RANKS = frozenset({"thread_rank", "size", "num_threads", "block_rank", "num_blocks"})
 _UINT3 = VECTORS["uint3"]
 _GROUP_METHODS: dict[str, Type] = {
-    "sync": VOID, "thread_index": _UINT3, "group_index": DIM3, "block_index": DIM3, "group_dim": DIM3, "dim_threads": DIM3,
+    "sync": VOID, "thread_index": _UINT3, "group_index": DIM3, "block_index": DIM3, "group_dim": DIM3,
+    "dim_threads": DIM3,
     "dim_blocks": DIM3, "grid_dim": DIM3, "is_valid": BOOL, "meta_group_rank": U32, "meta_group_size": U32, "any": I32,
     "all": I32, "ballot": U32, "match_any": U32, "match_all": U32, "barrier_wait": VOID, "arrive_and_wait": VOID,
 }  # fmt: skip
@@ -283,15 +291,17 @@ _TENSOR_METHODS: dict[str, Type] = {
     "element_size": I64, "nbytes": U64, "defined": BOOL,
 }  # fmt: skip
 _CONTAINERS = (
-    "std::vector", "std::array", "std::string", "std::span", "std::map", "std::set", "std::list", "std::deque", "std::unordered",
-    "thrust::device_vector", "thrust::host_vector", "std::queue", "std::stack", "std::string_view", "std::bitset", "thrust::universal_vector",
+    "std::vector", "std::array", "std::string", "std::span", "std::map", "std::set", "std::list", "std::deque",
+    "std::unordered",
+    "thrust::device_vector", "thrust::host_vector", "std::queue", "std::stack", "std::string_view", "std::bitset",
+    "thrust::universal_vector",
 )  # fmt: skip
 
 
 def method_type(
     name: str, method: str, first: Type | int | None, args: list[Expr], targs: list[Type | Expr]
 ) -> Type | None:
-    """The type of ``object.method(args)`` for an object of an external class ``name`` with first template argument ``first``."""
+    """The type of ``object.method(args)`` for an external class ``name``; ``first`` is its first template argument."""
     if name.startswith("cooperative_groups::"):
         if method in _RANKS:
             return U64 if name.endswith(("::grid_group", "multi_grid_group")) and "block" not in method else U32

@@ -48,7 +48,8 @@ _NAMED_CASTS = {
 }
 _ERROR_CODE = re.compile(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
 _GROUPS = {
-    "tiled_partition": "cooperative_groups::thread_block_tile", "labeled_partition": "cooperative_groups::coalesced_group",
+    "tiled_partition": "cooperative_groups::thread_block_tile",
+    "labeled_partition": "cooperative_groups::coalesced_group",
     "binary_partition": "cooperative_groups::coalesced_group",
 }  # fmt: skip
 

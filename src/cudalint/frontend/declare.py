@@ -132,7 +132,8 @@ class Declarations:
     """
 
     __slots__ = (
-        "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites", "masked", "source",
+        "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites",
+        "masked", "source",
         "types", "types_by_name", "using_names", "usings", "values", "values_by_name",
     )  # fmt: skip
 
@@ -429,7 +430,7 @@ class _Walker:
         else:
             self.into.using_names.append((at.scope, target))
 
-    def namespace_alias(self, node: Node, at: _Place) -> None:
+    def namespace_alias(self, node: Node, _at: _Place) -> None:
         named = node.named_children
         if len(named) == 2:
             self.into.aliases[self.text(named[0])] = re.sub(r"\s+", "", self.text(named[1]))

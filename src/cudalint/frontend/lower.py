@@ -506,8 +506,8 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Funct
             body.body[:0] = statements
     result = lowerer.result
     return Function(
-        decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end, decl=decl,
-        template=opened, launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
+        decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end,
+        decl=decl, template=opened, launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
     )  # fmt: skip
 
 
@@ -582,7 +582,8 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
     kind: VarKind = "constant" if flags.constant else "shared" if flags.shared else "global"
     const = lowerer.const_of(declarator, flags, ref)
     var = Var(
-        decl.name, declared, kind, at.start_byte, at.end_byte, const=const, ref=ref, extern=flags.extern, static=flags.static
+        decl.name, declared, kind, at.start_byte, at.end_byte, const=const, ref=ref, extern=flags.extern,
+        static=flags.static,
     )  # fmt: skip
     if not arguments:
         # Before its initialiser is read: that may name the variable.
@@ -631,6 +632,7 @@ def _broken_head(node: Node) -> bool:
     if broken(node):
         return True
     return node.type == "declaration" and node.has_error and any(
-        c.has_error and c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
+        c.has_error
+        and c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
         for c in node.children
     )  # fmt: skip

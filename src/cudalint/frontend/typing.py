@@ -110,7 +110,7 @@ class Typer:
         bindings: dict[str, Type | int] | None,
         arguments: tuple[Type | int | None, ...] = (),
     ) -> list[Var]:
-        """Declare the template parameters of ``lists``; ``arguments`` are for the last list. Returns those left open."""
+        """Declare the template parameters of ``lists`` (``arguments`` are for the last); returns those left open."""
         from cudalint.ir.nodes import Var
 
         opened = []

@@ -173,7 +173,8 @@ class Variables(Launches):
         ref = named[0].children[0].type == "&"
         init = self.initialiser(value, type_) if value is not None else None
         var = Var(
-            self.text(name_node), type_ if ref else Ptr(type_), "local", name_node.start_byte, name_node.end_byte, ref=ref, init=init
+            self.text(name_node), type_ if ref else Ptr(type_), "local", name_node.start_byte, name_node.end_byte,
+            ref=ref, init=init,
         )  # fmt: skip
         self.bind(var.name, var)
         out.append(VarDecl(statement.start_byte, statement.end_byte, var, init))

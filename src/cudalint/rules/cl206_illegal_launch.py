@@ -37,7 +37,8 @@ def check(launch: Launch) -> Iterator[Draft]:
     what, values, advice = fault
     yield Draft(
         "CL206", event.fn, event.fn.file, start, end,
-        f"{what}: the driver refuses the launch, and the kernel never runs", advice, Witness({}, _triple(grid), _triple(block), None, values), launches.callers(launch),
+        f"{what}: the driver refuses the launch, and the kernel never runs", advice,
+        Witness({}, _triple(grid), _triple(block), None, values), launches.callers(launch),
     )  # fmt: skip
 
 
