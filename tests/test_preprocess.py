@@ -103,11 +103,11 @@ def test_positions_count_code_points_and_every_kind_of_line_end() -> None:
 
 def test_columns_on_a_huge_line_cost_the_same_everywhere() -> None:
     file = source("é = 1;" * 500_000)
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(0, 500_000, 50):
         assert file.position(i * 7) == (1, i * 6 + 1)
     assert file.text == file.raw
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_lone_carriage_return_ends_a_comment() -> None:
@@ -407,11 +407,11 @@ def test_two_readings_only_where_they_differ() -> None:
     ids=range(18),
 )  # fmt: skip
 def test_survives(text: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     file = source(text)
     assert len(file.text) <= 9 * len(text) + (2 << 20)
     file.origin(0, len(file.text))
-    assert time.perf_counter() - began < 6
+    assert time.process_time() - began < 6
 
 
 def test_leaves_an_exploding_macro_alone_and_says_so() -> None:

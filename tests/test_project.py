@@ -189,12 +189,12 @@ def test_survives_an_endless_chain_and_a_clique_of_includes(tmp_path: Path) -> N
     chain = {f"h{i}.h": f'#include "h{i + 1}.h"\n#define H{i} {i}\n' for i in range(500)}
     clique = {f"k{i}.h": "".join(f'#include "k{j}.h"\n' for j in range(40)) + f"#define K{i} {i}\n" for i in range(40)}
     write(tmp_path, chain | clique | {"a.cu": '#include "h0.h"\n#include "k0.h"\nH0 H20 K0 K39\n'})
-    began = time.perf_counter()
+    began = time.process_time()
     project = Project(str(tmp_path))
     assert text_of(project, "a.cu") == "0 20 0 39"
     assert len(project.unit(str(tmp_path / "a.cu"))) == 541
     assert text_of(project, "k7.h") == ""
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_header_that_asks_for_the_architecture_gives_its_includers_two_readings(tmp_path: Path) -> None:

@@ -267,6 +267,7 @@ def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
 
 
 _CUDA = re.compile(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")
+_SIGNS = (b"__global__", b"__device__", b"<<<", b"__shared__", b"__constant__")
 _CUDA_INCLUDE = re.compile(
     rb"""\#[ \t]*include[ \t]*[<"]
     (?:cuda\.h|cuda_runtime|device_launch_parameters|cooperative_groups|cuda_fp16|cuda_bf16|cub/|thrust/|hip/hip_runtime)""",
@@ -280,7 +281,7 @@ _ASIDE = re.compile(
 
 def holds_cuda(head: bytes) -> bool:
     """Whether the beginning of a header or source shows that it is CUDA: kernels, launches or the runtime's headers."""
-    if _CUDA.search(head) is not None and _CUDA.search(_ASIDE.sub(b" ", head)) is not None:
+    if any(sign in head for sign in _SIGNS) and _CUDA.search(_ASIDE.sub(b" ", head)) is not None:
         return True
     return any(not head[head.rfind(b"\n", 0, at) + 1 : at].strip() for at in map(_start, _CUDA_INCLUDE.finditer(head)))
 
