@@ -507,7 +507,8 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Funct
     result = lowerer.result
     return Function(
         decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end,
-        decl=decl, template=opened, launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
+        decl=decl, template=opened,
+        launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
     )  # fmt: skip
 
 
