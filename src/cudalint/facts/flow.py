@@ -326,7 +326,7 @@ class _Walker:
             return
         value = self.value(node.init)
         held = self.env[var] = self.stored(value, var, node.init)
-        if self.device and isinstance(held, Term) and held.op not in ("const", "atom") and isinstance(type_, Int):
+        if self.device and isinstance(held, Term) and isinstance(type_, Int) and _is_computed(held):
             event: Definition = self.event(Definition, node)
             event.var, event.term = var, held
             self.flow.definitions.append(event)
@@ -1441,6 +1441,11 @@ def from_poly(p: t.Poly, type_: Type | None) -> Term:
             product = t.binary("mul", product, const(coefficient, type_), type_)
         total = product if total is None else t.binary("add", total, product, type_)
     return total if total is not None else const(0, type_)
+
+
+def _is_computed(term: Term) -> bool:
+    """Whether a value is worth a definition event: made of something, or a launch id."""
+    return term.data.kind in ("tid", "bid") if term.op == "atom" else term.op != "const"
 
 
 def _is_zero(pointer: Pointer) -> bool:
