@@ -54,13 +54,27 @@ def check_sum(launch: Launch) -> Iterator[Draft]:
                 continue
             if reach is None:
                 reach = Reach(None, launch.config, launch.conditions)
-            if not any(_overflows(x, reach) for x in _sums(item.args[0])):
+            if not _rounds_up(item) or not any(_overflows(x, reach) for x in _sums(item.args[0])):
                 continue
             place = width.origin(launch.flow, item, launch.event)
             if place is not None:
                 draft = _sum_draft(launch, axis, item, place, reach)
                 if draft is not None:
                     yield draft
+
+
+def _rounds_up(division: Term) -> bool:
+    """Whether a dividend is a runtime size with about the divisor added to it, as in ``n + t - 1``."""
+    dividend, divisor = t.poly(division.args[0]), t.poly(division.args[1])
+    if division.args[1].op == "const":
+        if dividend.get((), 0) <= 0:
+            return False
+        rest = {m: c for m, c in dividend.items() if m}
+    else:
+        if any(dividend.get(m, 0) < c for m, c in divisor.items() if m):
+            return False
+        rest = {m: c for m, c in t.add(dividend, divisor, -1).items() if m}
+    return bool(rest)
 
 
 def _sums(term: Term) -> Iterator[Term]:
@@ -82,7 +96,8 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
     config = launch.config
     dividend = division.args[0]
     leaves = t.leaves(division)
-    fixed = width.defaults(launch, leaves, config)
+    divisors = t.leaves(division.args[1])
+    fixed = {**dict.fromkeys(divisors, config.block_size), **width.defaults(launch, leaves, config)}
     free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     # The other values are 1, or 2 or 0 where a test on them (`argc > 1`) chooses the size.
     for main, others in ((x, y) for y in (1, 2, 0) for x in free):

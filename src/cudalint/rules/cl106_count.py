@@ -87,12 +87,14 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
 
 
 def _size_parameters(kernel: Kernel) -> set[Term]:
-    """The kernel's parameters that bound something in it: a test of an index, a loop."""
-    flow = kernel.flow
+    """The kernel's parameters that an index made of launch ids is tested against.
+
+    One that a mere counter runs to may be anything: a number of axes, of taps.
+    """
     found: set[Term] = set()
-    for event in flow.comparisons:
+    for event in kernel.flow.comparisons:
         for side, other in ((event.left, event.right), (event.right, event.left)):
-            if ids_of([other]) or any(x.data.kind == "loop" for x in t.leaves(other)):
+            if ids_of([other]):
                 found |= t.leaves(side)
     return found
 
@@ -186,6 +188,8 @@ def _draft(
 ) -> Draft | None:
     config = launch.config
     leaves = t.leaves(count)
+    if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
+        return None  # followed round a loop: what bounds it is not known here
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     for main, others in ((x, y) for y in (1, 2, 0) for x in free):

@@ -70,18 +70,22 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         if machine is not None and machine != last + less and not isinstance(strip(tested).type, Int):
             return None
         for value in (last + pass_, top + 1):
-            if not (value > top and 0 <= value - pass_ <= last):
+            # Stepped to from an index that is still in range, or a thread's very start.
+            if value <= top or not (value < pass_ or value - pass_ <= min(last, top)):
                 continue
             wrapped = index.type.wrap(value)
             here = at(test)
             truth = width.value(here, {**env, index: wrapped})
             if truth is not None and bool(truth):
-                numbers: dict[str, int | str] = {"index before the step": value - pass_, "index after it": wrapped}
-                then = (
-                    "and the loop goes on below the array" if wrapped < 0 else "and the loop starts over on elements already done"
-                )
+                then = "the loop goes on below the array" if wrapped < 0 else "the loop runs over elements already done"
+                if value < pass_:
+                    numbers: dict[str, int | str] = {"index in 32 bits": wrapped, "index meant": value}
+                    return sizes, grid, block, numbers, (
+                        f"{begin}a thread starts at {wrapped:,} instead of {value:,}, and {then}"
+                    )
+                numbers = {"index before the step": value - pass_, "index after it": wrapped}
                 return sizes, grid, block, numbers, (
-                    f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,}, to {wrapped:,}, {then}"
+                    f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,}, to {wrapped:,}, and {then}"
                 )
         if machine is not None and machine != last + less and isinstance(tested.type, Int) and tested.type.bits == 32:
             if strip(tested).type is tested.type:
