@@ -818,6 +818,10 @@ class _Walker:
             return
         if place[0] == "var":
             var, path = place[1], place[2]
+            if var.ref:
+                # What an unseen reference is bound to may be shared: nothing is known of it afterwards.
+                self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
+                return
             if not path:
                 self.env[var] = self.stored(value, var, node)
                 return
@@ -969,7 +973,7 @@ class _Walker:
         key = ("name", node.name)
         found = self.loads.get(key)
         if found is None:
-            found = self.loads[key] = self.unknown_value("var", node.name, node.type)
+            found = self.loads[key] = self.unknown_value("name", node.name, node.type)
         return found
 
     def do_special(self, node: ir.Special) -> Value:

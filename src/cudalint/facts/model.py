@@ -10,6 +10,7 @@ from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_o
 from cudalint.facts.flow import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.uniformity import Uniformity
+from cudalint.ir.nodes import Const
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,8 +73,17 @@ class Kernel:
         found = self._uniformity.get(scope)
         if found is None:
             along_x = all(launch.warps_along_x for launch in self.launches)
-            found = self._uniformity[scope] = Uniformity(scope, warps_along_x=along_x)
+            found = self._uniformity[scope] = Uniformity(scope, warps_along_x=along_x, block_x=self.largest_block_x())
         return found
+
+    def largest_block_x(self) -> int | None:
+        """The largest x extent of a block: of the visible launches, else by ``__launch_bounds__``."""
+        sizes = [launch.known_block("x") for launch in self.launches]
+        known = [s for s in sizes if s is not None]
+        if sizes and len(known) == len(sizes):
+            return max(known)
+        bounds = self.function.launch_bounds
+        return bounds.value if isinstance(bounds, Const) and isinstance(bounds.value, int) else None
 
     @property
     def params(self) -> list[Term]:

@@ -22,11 +22,13 @@ _MAX_ROUNDS = 12
 
 class Uniformity:
     """Answers for one flow. ``scope`` "grid" counts ``blockIdx`` as divergent too; ``warps_along_x`` is true
-    where the block's shape lets ``threadIdx.x / 32`` be a warp's number (one-axis blocks, x a multiple of 32).
+    where the block's shape lets ``threadIdx.x / 32`` be a warp's number (one-axis blocks, x a multiple of 32). ``block_x`` is the
+    largest extent of the block along x, where it is known.
     """
 
-    def __init__(self, scope: str = "block", *, warps_along_x: bool = True) -> None:
+    def __init__(self, scope: str = "block", *, warps_along_x: bool = True, block_x: int | None = None) -> None:
         self.scope = scope
+        self.block_x = block_x if block_x is not None else 1024
         self.warps_along_x = warps_along_x
         self.memo: dict[Term, int] = {}
         self.loops: dict[Term, int] = {}
@@ -95,6 +97,8 @@ class Uniformity:
             return worst
         difference = expand(t.add(t.poly(a), t.poly(b), -1))
         worst = min(worst, self._poly(difference))
+        if worst == THREAD and term.op == "lt" and self._aligned(a, b):
+            return UNIFORM
         if worst == THREAD and self.warps_along_x and term.op in ("lt", "le"):
             # threadIdx.x < 64 splits no warp.
             for side, other, strict in ((a, b, 0), (b, a, 0)):
@@ -105,6 +109,26 @@ class Uniformity:
                 if (edge + strict) % 32 == 0:
                     return WARP_UNIFORM
         return worst
+
+    def _aligned(self, index: Term, limit: Term) -> bool:
+        """``tid + k * step < limit`` with the thread's part in [0, step) and a limit that is a multiple of the
+        step: every thread makes the same number of passes."""
+        p = expand(t.poly(index))
+        steps = [(m, c) for m, c in p.items() if any(x.op == "atom" and x.data.kind == "count" for x in m)]
+        if len(steps) != 1:
+            return False
+        (monomial, factor) = steps[0]
+        step = tuple(x for x in monomial if not (x.op == "atom" and x.data.kind == "count"))
+        if len(step) != len(monomial) - 1 or factor <= 0:
+            return False
+        rest = {m: c for m, c in p.items() if m != monomial}
+        threads = {m: c for m, c in rest.items() if self._poly({m: c}) != UNIFORM}
+        if threads != {(_tid_x(),): 1} or not _multiple({m: c for m, c in rest.items() if m not in threads}, step, factor):
+            return False
+        if not _multiple(expand(t.poly(limit)), step, factor):
+            return False
+        # The thread's number must stay below the step: a block's worth, or a constant no smaller than a block.
+        return [x.data.kind for x in step if x.op == "atom"] == ["bdim"] or not step and factor >= self.block_x
 
     def _warp(self, term: Term) -> int | None:
         """``threadIdx.x / 32``, ``threadIdx.x >> 5`` and multiples: the same in a whole warp."""
@@ -181,6 +205,19 @@ def expand(p: Poly) -> Poly:
             return p
         p = replaced
     return p
+
+
+def _multiple(p: Poly, step: tuple[Term, ...], factor: int) -> bool:
+    """Whether every term of ``p`` has ``factor * step`` in it."""
+    for monomial, coefficient in p.items():
+        rest = list(monomial)
+        for item in step:
+            if item not in rest:
+                return False
+            rest.remove(item)
+        if coefficient % factor:
+            return False
+    return True
 
 
 def replace(p: Poly, item: Term, by: Poly) -> Poly | None:

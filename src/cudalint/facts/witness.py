@@ -65,6 +65,9 @@ def constants(terms: Iterable[Term], *, floats: bool = False) -> set[int | float
 def candidates(leaf: Term, known: Iterable[int], extra: Iterable[int] = ()) -> list[int]:
     """Values worth trying for a size, ascending: small ones, around ``known`` constants, ``extra`` as given."""
     info = leaf.data
+    if info.kind == "name":
+        # A constant of a header nobody here can see: what such constants usually are.
+        return [32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024]
     low, high = max(0, info.lo), info.hi
     if isinstance(leaf.type, Int):
         high = min(high, leaf.type.hi)

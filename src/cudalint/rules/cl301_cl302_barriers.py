@@ -102,16 +102,15 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     consequence = lost or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
     message = (
         f"threads for which {_condition(guards[-1])} return here and never reach {what}: {consequence}"
-        + ("; it holds only while every size is a multiple of the block" if exact else "")
+        + (_EXACT if exact else "")
     )
-    where = split.first_block[0] if split.block[1:] == (1, 1) else split.first_block
-    whom = f"of block {where}" if barrier.scope == "block" else f"of the {barrier.scope}"
+    whom = _whom(split, barrier.scope, split.first_block)
     return Draft(
         "CL301", event.fn, event.fn.file, event.node.start, event.node.end, message,
         "keep every thread alive up to the barrier: put the loads and stores under the condition instead of returning",
         Witness(
             split.sizes, split.grid, split.block, (split.first_block, split.first),
-            {f"threads {whom} that arrive": split.others, f"threads {whom} that do not": split.taken},
+            _values(split, whom, split.others, split.taken, split.stays, split.first),
         ),
         ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
         level,
@@ -144,6 +143,8 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
     split = support.split(kernel, conditions, scope=barrier.scope)
     if split is None:
         return None
+    exact = support.exact_everywhere(kernel, conditions)
+    whom = _whom(split, barrier.scope, split.stays_block)
     # Where a caller parts its threads, the call is the barrier they miss.
     fn, node, related = barrier.fn, barrier.node, support.calls(barrier)
     name = barrier.name
@@ -153,14 +154,35 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
         fn, node, name = site.fn, site.call, f"{site.callee.name}, which waits at a {name},"
     return Draft(
         "CL302", fn, fn.file, node.start, node.end,
-        f"{name} is reached by some threads of the {barrier.scope} only: {reason}",
+        f"{name} is reached by some threads of the {barrier.scope} only: {reason}{_EXACT if exact else ''}",
         "move the barrier to where every thread passes it equally often",
         Witness(
             split.sizes, split.grid, split.block, (split.stays_block, split.stays),
-            {"threads that arrive": split.taken, "threads that do not": split.others},
+            _values(split, whom, split.taken, split.others, split.first, split.stays),
         ),
         ((culprit.fn.file, culprit.node.start, _header_end(culprit), "threads part here"), *related),
+        "warning" if exact else None,
     )  # fmt: skip
+
+
+def _whom(split: support.Split, scope: str, block: support.Triple) -> str:
+    where = block[0] if split.block[1:] == (1, 1) else block
+    return f"of block {where}" if scope == "block" else f"of the {scope}"
+
+
+def _values(
+    split: support.Split, whom: str, arrive: int, miss: int, here: support.Triple, away: support.Triple
+) -> dict[str, int | str]:
+    if split.counted:
+        return {f"threads {whom} that arrive": arrive, f"threads {whom} that do not": miss}
+    return {f"thread {whom} that arrives": _name(here), f"thread {whom} that does not": _name(away)}
+
+
+def _name(thread: support.Triple) -> str:
+    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
+
+
+_EXACT = "; at the visible launches it holds, but only while every size is a multiple of the block"
 
 
 def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term]]:

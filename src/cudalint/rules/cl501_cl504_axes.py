@@ -55,7 +55,7 @@ def plane(p: Poly) -> Plane | None:
             if slow is fast:
                 continue
             row = shapes.divide(slow.scale, fast.scale)
-            if row is not None and _is_data(row):
+            if row and _is_data(row):
                 rows.append((len(next(iter(row))), slow, row))
         if len(rows) == len(axes) - 1:
             _, slow, row = min(rows, key=lambda item: item[0])

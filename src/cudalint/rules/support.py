@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts import terms as t
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import Function, Node
 
 Place = tuple["SourceFile", int, int, str]
+_LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
 _DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "note"}
@@ -88,7 +90,7 @@ def coordinates(block_index: tuple[int, int, int], thread_index: tuple[int, int,
 
 def sizes_of(env: dict[Term, int]) -> dict[str, int]:
     """The runtime sizes of an assignment by name, launch built-ins left out."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in ("tid", "bid", "bdim", "gdim")}
+    return {a.data.name: v for a, v in env.items() if a.data.kind not in _LAUNCH_KINDS}
 
 
 Triple = tuple[int, int, int]
@@ -99,6 +101,7 @@ class Split(NamedTuple):
 
     ``taken`` threads find it true, ``others`` false; ``first`` of block ``first_block`` is the first
     that finds it true, ``stays`` of block ``stays_block`` the first that does not. ``sizes`` by name.
+    ``counted`` is false where data decides: two threads were looked at, any others are as they may be.
     """
 
     sizes: dict[str, int]
@@ -110,9 +113,7 @@ class Split(NamedTuple):
     first_block: Triple
     stays: Triple
     stays_block: Triple
-
-
-_LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
+    counted: bool
 
 
 def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -> Split | None:
@@ -123,9 +124,7 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
     """
     shape = block_shape(kernel)
     threads = shape[0] * shape[1] * shape[2]
-    cond = t.TRUE
-    for item in conditions:
-        cond = t.land(cond, item)
+    cond = unrolled(conditions)
     leaves = t.leaves(cond)
     uniformity = kernel.uniformity("block" if scope == "block" else "grid")
     data = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM]
@@ -137,11 +136,9 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
         w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
     ]
     free = [_values(x, w.constants([cond], floats=True)) for x in data]
-    budget = 40
-    for assignment in _diagonal(per_size):
-        budget -= 1
-        if budget < 0:
-            return None
+    tries = list(islice(_diagonal(per_size), _TRIES))
+    # A few threads first: most conditions part them at the ends or between neighbours.
+    for sampled, assignment in [(True, a) for a in tries] + [(False, a) for a in tries[:8]]:
         env = dict(zip(sizes, assignment))
         biggest = max(assignment, default=0)
         blocks = max(2, biggest // max(1, threads) + 1) if biggest < 1 << 20 else 2
@@ -154,10 +151,40 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
         else:
             groups = [[(b, 0, 0) for b in range(min(blocks, 8))]]
         for group in groups:
+            if sampled and not data and not _differ(cond, env, shape, group):
+                continue
             found = _part(cond, env, shape, group, data, free)
             if found is not None:
-                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found)
+                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found, not data)
     return None
+
+
+_TRIES = 40
+
+
+def unrolled(conditions: Sequence[Term]) -> Term:
+    """The conjunction, with every induction variable written as its start and a pass number of its loop."""
+    cond = t.TRUE
+    for item in conditions:
+        cond = t.land(cond, item)
+    for _ in range(4):
+        loops = {
+            x: t.binary("add", x.data.data.init, t.binary("mul", t.convert(x.data.data.loop.counter, x.type), step, x.type), x.type)
+            for x in t.leaves(cond)
+            if x.data.kind == "loop" and x.data.data.init is not None and (step := x.data.data.step) is not None
+        }
+        if not loops:
+            break
+        cond = t.substitute(cond, loops)
+    return cond
+
+
+def _differ(cond: Term, env: dict[Term, int], shape: Triple, blocks: list[Triple]) -> bool:
+    """Whether a few threads of the block already disagree."""
+    x, y, z = shape
+    threads = {(0, 0, 0), (x - 1, y - 1, z - 1), (min(1, x - 1), 0, 0), (min(31, x - 1), 0, 0), (min(32, x - 1), 0, 0),
+               (x // 2, 0, 0), (0, y - 1, 0), (x - 1, 0, 0)}  # fmt: skip
+    return len({_truth(cond, {**env, **coordinates(b, i)}) for i in threads for b in blocks}) > 1
 
 
 def _values(leaf: Term, known: set[int | float]) -> list[int | float]:
@@ -240,9 +267,7 @@ def exact_everywhere(kernel: Kernel, conditions: Sequence[Term]) -> bool:
     """Whether every visible launch is known and no block of any parts at the conditions."""
     if not kernel.launches:
         return False
-    cond = t.TRUE
-    for item in conditions:
-        cond = t.land(cond, item)
+    cond = unrolled(conditions)
     return all(_exact(launch, cond) for launch in kernel.launches)
 
 
@@ -254,16 +279,27 @@ def _exact(launch: Launch, cond: Term) -> bool:
     shape = (block[0] or 1, block[1] or 1, block[2] or 1)
     blocks = (grid[0] or 1, grid[1] or 1, grid[2] or 1)
     here = launch.at_launch(cond)
+    passes = [x for x in t.leaves(here) if x.data.kind == "count"]
+    if len(passes) > 1:
+        return False
     for block_index in {(0, 0, 0), (blocks[0] - 1, blocks[1] - 1, blocks[2] - 1)}:
-        values = set()
-        for z in range(shape[2]):
-            for y in range(shape[1]):
-                for x in range(shape[0]):
-                    env = {**dimensions(blocks, shape), **coordinates(block_index, (x, y, z))}
-                    value = _truth(here, env)
-                    if value is None:
-                        return False
-                    values.add(value)
-        if len(values) > 1:
+        env = {**dimensions(blocks, shape)}
+        for number in range(_PASSES):
+            env.update(dict.fromkeys(passes, number))
+            values = {
+                _truth(here, {**env, **coordinates(block_index, (x, y, z))})
+                for z in range(shape[2])
+                for y in range(shape[1])
+                for x in range(shape[0])
+            }
+            if None in values or len(values) > 1:
+                return False
+            if not passes or values == {False}:
+                break
+        else:
             return False
     return True
+
+
+_PASSES = 64
+"""Passes of a loop that are tried to see whether the threads of a block leave it together."""
