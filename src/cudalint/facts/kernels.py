@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.shapes import axes, is_block
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Float
 
@@ -87,7 +88,7 @@ class Layout:
                 continue
             if touched is None:
                 touched = ids_of(_index_atoms(access))
-            if not found.ids <= touched:
+            if not found.ids <= touched or not _follows(access, found):
                 continue
             if not found.accesses:
                 self.coordinates.append(found)
@@ -167,6 +168,23 @@ def ids_of(items: Iterable[Term]) -> set[Term]:
         else:
             stack.extend(info.inputs)
     return result
+
+
+def _follows(access: Access, item: Coordinate) -> bool:
+    """Whether the address is made of the coordinate: not of a block's number and a thread's of which the test
+    asks for one alone, nor of something else than the quotient that the test asks for."""
+    if access.scalar is None:
+        return True
+    p = expand(access.scalar)
+    atoms = set(t.atoms_of(p))
+    for tested in t.atoms_of(item.index):
+        if tested.op != "atom" and _varies(tested) and tested not in atoms:
+            return any(tested in t.leaves(x) or tested in x.args for x in atoms)
+    if len(item.ids) == 1:
+        for axis in axes(p).values():
+            if item.ids < axis.ids and axis.block is not None and is_block(axis.block):
+                return False
+    return True
 
 
 def _index_atoms(access: Access) -> list[Term]:

@@ -81,7 +81,7 @@ def axes(p: Poly) -> dict[str, Axis]:
                 if a in pairs or (a == b) is not same or any(b == other for other, _ in pairs.values()):
                     continue
                 size = divide(per_block, scale)
-                if size is not None and (not like_block or _is_block(size)):
+                if size is not None and (not like_block or is_block(size)):
                     pairs[a] = (b, size)
     for a, scale in threads.items():
         grid, size = pairs.get(a, ("", None))
@@ -94,7 +94,7 @@ def axes(p: Poly) -> dict[str, Axis]:
     return result
 
 
-def _is_block(size: Poly) -> bool:
+def is_block(size: Poly) -> bool:
     """Whether a number of elements can be a block's extent: a constant, or made of ``blockDim``."""
     return t.constant(size) is not None or all(x.data.kind == "bdim" for x in t.atoms_of(size) if x.op == "atom")
 

@@ -260,7 +260,7 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
     if found.missing is not None and unit:
         values["element never handled"] = found.missing
         faults.append(f"element {found.missing} is never handled")
-    if not faults:
+    if not faults or code == "CL211" and found.element is None:
         return None
     if code == "CL201":
         what = f"`{name}` starts at `{start}` and steps by `{step}`, not by the whole grid"

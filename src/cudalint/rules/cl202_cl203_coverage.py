@@ -74,6 +74,10 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     first = group[0]
     at = "xyz".index(axis)
     has_block = any(BID[a] in first.ids for a in kernels.AXES)
+    if not has_block and launches.bare(launch.grid[at]) is not t.const(1, launches.bare(launch.grid[at]).type):
+        touched = kernels.ids_of(x for c in group for a in c.accesses for x in t.atoms_of(a.scalar or {}))
+        if touched.isdisjoint(BID.values()):
+            return None  # all blocks do the same: CL211
     limits = []
     for item in group:
         limit = _at_host(launch, item.limit)

@@ -207,9 +207,9 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     """Whether the host handles the rest of a floored division elsewhere: another launch, or a loop, that begins where
     this one ends or that asks for the remainder."""
     quotients = [p for d in dimensions for p in parts(d) if p.op in ("div", "shr") and t.leaves(p)]
-    sizes = leaves_of(quotients)
     if not quotients:
         return False
+    dividends = [t.poly(q.args[0]) for q in quotients]
     atoms = {next(iter(t.poly(q)))[0] for q in quotients if len(t.poly(q)) == 1 and next(iter(t.poly(q)))}
     for event in launch.flow.launches:
         if event.node is launch.event.node:
@@ -221,7 +221,7 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
                 starts.append(value)
             elif value is not None and hasattr(value, "pieces"):
                 starts.extend(p for p, _ in value.pieces)
-        if any(p.op == "mod" and not sizes.isdisjoint(t.leaves(p)) for x in (*offered, *starts) for p in parts(x)):
+        if any(p.op == "mod" and t.poly(p.args[0]) in dividends for x in (*offered, *starts) for p in parts(x)):
             return True
         if any(_begins(x, atoms) for x in starts):
             return True
