@@ -46,7 +46,11 @@ class Cudalint:
         self.folder = folder
 
     def __call__(
-        self, *arguments: str, stdin: str | bytes | None = None, env: dict[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        stdin: str | bytes | None = None,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> subprocess.CompletedProcess[str]:
         environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "CUDALINT_DEBUG")}
         done = subprocess.run(

@@ -36,7 +36,7 @@ def beside(cudalint, write):
         write(name, content)
         began = time.perf_counter()
         done = cudalint("check", "--output-format", "concise", *arguments)
-        assert time.perf_counter() - began < 20
+        assert time.perf_counter() - began < 60  # it must end; how fast is for benchmarks
         assert done.stderr == ""
         assert done.returncode == 1
         lines = done.stdout.splitlines()
@@ -83,7 +83,7 @@ def test_encodings(beside, encode):
     ],
     ids=["elf", "nul", "utf-16-without-mark", "half-utf-16", "bytes"],
 )
-def test_unreadable_content(beside, cudalint, write, content, why):
+def test_unreadable_content(beside, cudalint, content, why):
     (line,) = beside("bad.cu", content)
     assert line.startswith(f"bad.cu:1:1: note CL001 parse-gap: the file was not checked: {why}")
     assert beside("bad.cu", content, "--ignore", "CL001") == []
@@ -133,7 +133,8 @@ def test_names_that_cannot_be_opened(cudalint, write, name):
     write("fault.cu", FAULTY)
     (cudalint.folder / "loop.cu").symlink_to("loop.cu")
     if "\0" in name:
-        pytest.raises(ValueError, cudalint, "check", name)  # no process can be given such an argument
+        with pytest.raises(ValueError, match="null byte"):  # no process can be given such an argument
+            cudalint("check", name)
         return
     done = cudalint("check", "--output-format", "concise", "fault.cu", name)
     assert done.returncode == (1 if name == "" else 2)
@@ -153,7 +154,7 @@ def test_an_empty_file(beside):
     assert beside("blank.cu", "\n\n\r\n") == []
 
 
-def test_a_name_that_is_not_text(cudalint, write):
+def test_a_name_that_is_not_text(cudalint):
     (cudalint.folder / "fault.cu").write_text(FAULTY)
     os.rename(os.fsencode(cudalint.folder / "fault.cu"), os.fsencode(cudalint.folder) + b"/f\xff.cu")
     for form in ("full", "concise", "json", "sarif", "github"):
@@ -198,7 +199,17 @@ def test_ten_thousand_levels(beside, shape):
 
 @pytest.mark.parametrize(
     "text",
-    ["/* never closed\n", 'const char *s = "never closed;\n', "int f() {\n", "#if 1\nint a;\n", "#else\n", "'", "\\", '"', "R\"(x"],
+    [
+        "/* never closed\n",
+        'const char *s = "never closed;\n',
+        "int f() {\n",
+        "#if 1\nint a;\n",
+        "#else\n",
+        "'",
+        "\\",
+        '"',
+        'R"(x',
+    ],
 )
 def test_what_is_left_open_at_the_end(beside, text):
     found = beside("open.cu", FAULTY + text)
@@ -249,7 +260,7 @@ def test_python_and_prose_that_are_called_cuda(beside):
 # A fault of ours
 
 
-RULE = '''
+RULE = """
 from __future__ import annotations
 
 from cudalint.rules.draft import Draft
@@ -261,7 +272,7 @@ def check_one(kernel: Kernel):
     function = kernel.function
     yield Draft("CL990", function, function.file, function.start, function.start + 1, "before the fault", "")
     raise RuntimeError("boom")
-'''
+"""
 RULE_PAGE = """\
 ---
 code: CL990

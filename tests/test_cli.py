@@ -235,7 +235,10 @@ def test_statistics(cudalint, write):
     write("a.cu", GAP)
     write("b.cu", GAP + "// cudalint: ignore[CL001]\n")
     done = cudalint("check", "--statistics", "--output-format", "concise")
-    assert "2  CL001  note     parse-gap\n1  CL002  warning  unused-ignore\n3 findings in 2 files, 11 lines, " in done.stdout
+    assert (
+        "2  CL001  note     parse-gap\n1  CL002  warning  unused-ignore\n3 findings in 2 files, 11 lines, "
+        in done.stdout
+    )
     machine = cudalint("check", "--statistics", "--output-format", "json")
     assert len(json.loads(machine.stdout)) == 3
     assert "2  CL001" in machine.stderr

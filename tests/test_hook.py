@@ -6,11 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from conftest import GOOD, ROOT
 from test_bad_input import FAULTY
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PARTS = ("src", "rules", "pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml")
 

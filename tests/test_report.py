@@ -34,14 +34,14 @@ def rendered(name, *findings, source=SOURCE, cwd="/p", colour=False, problems=()
 
 def test_full():
     assert rendered("full", finding()) == (
-        f"""\
+        """\
 src/k.cu:2:2: error CL001 parse-gap: the grid is too short
   |
 2 | scale<<<n / 256, 256>>>(x, n);
   | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   = src/k.cu:1:1: the kernel tests n here
   = witness: n = 257, grid (1, 1, 1), block (256, 1, 1), thread (255, 0, 0) of block (0, 0, 0): """
-        f"""first element without a thread 256
+        """first element without a thread 256
   = help: round up the grid
   = see: https://github.com/cudalint/cudalint/blob/main/rules/CL001-parse-gap.md
 
@@ -179,7 +179,9 @@ def test_sarif_is_valid():
 
 
 def test_sarif():
-    text = rendered("sarif", finding(), finding(file="/p/a b#.cu", level="note"), finding(file="/q/x.cu"), problems=["p"])
+    text = rendered(
+        "sarif", finding(), finding(file="/p/a b#.cu", level="note"), finding(file="/q/x.cu"), problems=["p"]
+    )
     (run,) = json.loads(text)["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == list(pages())

@@ -17,7 +17,9 @@ def check(cudalint, text, *arguments) -> list[str]:
 
 
 def messages(cudalint, text, *arguments) -> list[str]:
-    return [f["message"] for f in cudalint.json("--stdin-filename", "k.cu", *arguments, stdin=text) if f["code"] == "CL002"]
+    return [
+        f["message"] for f in cudalint.json("--stdin-filename", "k.cu", *arguments, stdin=text) if f["code"] == "CL002"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -38,7 +40,7 @@ def messages(cudalint, text, *arguments) -> list[str]:
         f"// cudalint: disable[CL001]\n\n{MARK}\n",
         f"// cudalint: disable[CL001]\r\n\r\n{MARK}\r\n// cudalint: enable[CL001]\r\n",
         f"// cudalint: ignore-next-line[CL001]\r{MARK}\r",
-        f"const char *s = \"// cudalint: ignore[CL002]\"; // cudalint: ignore-next-line[CL001]\n{MARK}\n",
+        f'const char *s = "// cudalint: ignore[CL002]"; // cudalint: ignore-next-line[CL001]\n{MARK}\n',
         f"int big = 1'000'000; // cudalint: ignore-next-line[CL001]\n{MARK}\n",
     ],
 )
@@ -55,8 +57,8 @@ def test_suppressed(cudalint, text):
         (f"// cudalint: disable[CL001]\n// cudalint: enable[CL001]\n{MARK}\n", ["1: CL002", "3: CL001"]),
         (f"{MARK} // cudalint: ignore[CL002]\n", ["1: CL001"]),
         (f"{MARK} // cudalint: ignore\n", ["1: CL001", "1: CL002"]),
-        (f"const char *s = \"// cudalint: ignore-next-line[CL001]\";\n{MARK}\n", ["2: CL001"]),
-        (f"const char *s = R\"(\n// cudalint: ignore-next-line[CL001])\";\n{MARK}\n", ["3: CL001"]),
+        (f'const char *s = "// cudalint: ignore-next-line[CL001]";\n{MARK}\n', ["2: CL001"]),
+        (f'const char *s = R"(\n// cudalint: ignore-next-line[CL001])";\n{MARK}\n', ["3: CL001"]),
     ],
 )
 def test_not_suppressed(cudalint, text, want):
@@ -77,7 +79,10 @@ def test_several_on_one_line_and_above_one_line(cudalint):
         ("// cudalint: disable[CL001]", "'disable[CL001]' suppresses nothing: no parse-gap here"),
         ("// cudalint: enable[CL001]", "'enable[CL001]' has no 'disable[CL001]' before it"),
         ("// cudalint: ignore[CL021]", "unknown rule 'CL021' in 'cudalint: ignore'; did you mean 'CL"),
-        ("// cudalint: ignore[parse-gaps]", "unknown rule 'parse-gaps' in 'cudalint: ignore'; did you mean 'parse-gap'?"),
+        (
+            "// cudalint: ignore[parse-gaps]",
+            "unknown rule 'parse-gaps' in 'cudalint: ignore'; did you mean 'parse-gap'?",
+        ),
         ("// cudalint: ignore", "'cudalint: ignore' needs the rules in brackets, like ignore[CL301]"),
         ("// cudalint: ignore[]", "'cudalint: ignore[]' names no rule"),
         ("// cudalint: ignore[CL001", "'cudalint: ignore[' has no closing bracket"),
@@ -96,7 +101,12 @@ def test_cl002_stands_at_the_name(cudalint):
 
 @pytest.mark.parametrize(
     "comment",
-    ["// cudalint: requires(n > 0)", "// cudalint: assume(n <= 10)", "// cudalint: confirm(sim)", "// cudalint is a tool"],
+    [
+        "// cudalint: requires(n > 0)",
+        "// cudalint: assume(n <= 10)",
+        "// cudalint: confirm(sim)",
+        "// cudalint is a tool",
+    ],
 )
 def test_words_of_other_features_are_left_alone(cudalint, comment):
     assert check(cudalint, GOOD + comment + "\n") == []
@@ -114,7 +124,10 @@ def test_rules_that_did_not_run_are_not_called_unused(cudalint, write):
 def test_held_back_findings_are_counted(cudalint, write):
     write("k.cu", f"{MARK} // cudalint: ignore[CL001]\n")
     assert cudalint("check", "--statistics").stdout.endswith(" s\n")
-    assert "0 findings, 1 more suppressed or in the baseline in 1 file, 1 line, " in cudalint("check", "--statistics").stdout
+    assert (
+        "0 findings, 1 more suppressed or in the baseline in 1 file, 1 line, "
+        in cudalint("check", "--statistics").stdout
+    )
 
 
 # Fingerprints and baselines

@@ -59,8 +59,8 @@ def _tree(node: Any, indent: str, file: SourceFile, label: str = "") -> Iterator
 
     fields = [name for kind in type(node).__mro__ for name in getattr(kind, "__slots__", ())]
     values = [(name, getattr(node, name, None)) for name in fields if name not in ("start", "end")]
-    children = []
-    plain = []
+    children: list[tuple[str, Node]] = []
+    plain: list[str] = []
     for name, value in values:
         items = list(value) if isinstance(value, (list, tuple)) else [value]
         nodes = [item for item in items if isinstance(item, Node)]
