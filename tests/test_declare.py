@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - CUDA snippets read better on one line
 """What a file declares, seen at ``SourceFile.declarations`` and its scope."""
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.source import SourceFile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cudalint.frontend.declare import Declarations
     from cudalint.ir.nodes import FunctionDecl
 
@@ -144,7 +147,7 @@ def test_scope_members_need_their_class() -> None:
     assert d.scope.value("S::K") is not None
 
 
-def test_scope_include_closure(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_scope_include_closure(tmp_path: Path) -> None:
     from cudalint.project import Project
 
     (tmp_path / "a.cu").write_text('#include "b.cuh"\n__global__ void k(real* x) { x[0] = twice(N); }\n')

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - CUDA snippets read better on one line
 """Lowering: types of expressions, repairs of what the grammar misreads, launches, templates, statements."""
 
 from __future__ import annotations
@@ -538,10 +539,14 @@ def test_statements() -> None:
     assert isinstance(switch, ir.Switch)
     assert [len(c.labels) for c in switch.cases] == [2, 0]
     # The inner `i` is another variable.
-    assert (
-        only(ir.Function("", "host", [], I32, ir.Block(0, 0, function.body.body[:9]), function.file, 0, 0)).target.var
-        is function.params[5]
-    )  # type: ignore[attr-defined]
+    inner, outer = function.body.body[7:9]
+    assert isinstance(inner, ir.Block)
+    assert isinstance(inner.body[0], ir.VarDecl)
+    assert isinstance(outer, ir.ExprStmt)
+    assert isinstance(outer.expr, ir.Assign)
+    assert isinstance(outer.expr.target, ir.Ref)
+    assert outer.expr.target.var is function.params[5]
+    assert inner.body[0].var is not function.params[5]
 
 
 def test_header_end() -> None:
@@ -645,3 +650,55 @@ def test_structs_of_two_files_differ() -> None:
     first, second = (x.declarations.functions[0].lower().params[0].type for x in (a, b))
     assert isinstance(first, Struct)
     assert first is not second
+
+
+TRAITS = """
+template <class T> struct Vec;
+template <> struct Vec<float> { using Type = float4; static const int N = 4; };
+template <> struct Vec<__half> { using Type = __half2; static const int N = 2; };
+template <class T, int L> struct CV { T x[L]; __device__ CV operator+(const CV& o) const { return o; } };
+template <class T> struct CV<T, 2> { T x, y; __device__ CV operator+(const CV& o) const { CV r; r.x = x + o.x; return r; } };
+template <class T> struct Pack { static constexpr const int size = 16 / sizeof(T); T d[size];
+  __device__ T operator[](int i) { return d[i]; } };
+typedef Pack<float> pack;
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("*reinterpret_cast<Vec<float>::Type*>(p)", "float4"),
+        ("*reinterpret_cast<typename Vec<__half>::Type*>(p)", "__half2"),
+        ("int a[Vec<__half>::N]", "int[2]"),
+        ("int a[pack::size]", "int[4]"),
+        ("auto a = pack()[0]", "float"),
+        ("auto a = (CV<double, 2>() + CV<double, 2>()).y", "double"),
+        ("auto& a = (CV<int, 3>() + CV<int, 3>()).x", "int[3]"),
+    ],
+)
+def test_specialisations(text: str, type_: str) -> None:
+    last = body(text + ";", TRAITS).body.body[-1]
+    assert str(last.var.type if isinstance(last, ir.VarDecl) else last.expr.type) == type_  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("i * (s) + c % (s)", "((i *:int s) + (c %:int s))"),
+        ("(i) - s * 2", "(i - (s *:int 2))"),
+        ("l = (i) + s", "l = (i +:int s)"),
+        ("u * (i) - 1", "((u *:unsigned int i) -:unsigned int 1)"),
+    ],
+)
+def test_operations_read_as_casts(text: str, form: str) -> None:
+    assert shown(text) == form
+
+
+def test_bindings_of_a_method() -> None:
+    text = "template <class T> struct B { T v; __device__ T get() { return v; } }; __device__ void f(B<double> b) { b.get(); }"
+    call = only(lower(text))
+    assert isinstance(call, ir.Call)
+    assert call.target is not None
+    assert call.receiver is not None
+    bindings = bindings_of(call.target, call.targs, call.args, call.receiver.type)
+    assert str(call.target.lower(bindings).returns) == "double"

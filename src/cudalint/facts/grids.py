@@ -77,12 +77,17 @@ def surplus(launch: Launch, axis: Axis) -> w.Assignment | None:
     source = sizing(blocks)
     if source.divisor is None:
         return None
-    leaves = sorted(t.leaves(total) | t.leaves(source.size), key=lambda x: x.key)
-    if not leaves:
+    return exceeds(launch, axis, source.size) if t.leaves(total) else None
+
+
+def exceeds(launch: Launch, axis: Axis, size: Term) -> w.Assignment | None:
+    """Host sizes at which the launch starts more threads along an axis than ``size`` (a host term, at least 1)."""
+    total = threads(launch, axis)
+    if total is None:
         return None
-    goal = t.compare("<", t.convert(source.size, U64), total)
-    one = t.compare("<=", t.const(1, source.size.type), source.size)
-    return w.solve(t.land(one, goal), leaves, given=launch.conditions, limit=launch.config.max_elements)
+    leaves = sorted(t.leaves(total) | t.leaves(size), key=lambda x: x.key)
+    goal = t.land(t.compare("<", t.const(0, size.type), size), t.compare("<", t.convert(size, U64), total))
+    return w.solve(goal, leaves, given=launch.conditions, limit=launch.config.max_elements)
 
 
 def size_poly(launch: Launch, axis: str) -> Poly | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudalint.frontend.typing import arguments_of
 from cudalint.ir.types import (
     BF16,
     BOOL,
@@ -142,6 +143,13 @@ def _abs(args: list[Expr], _targs: list[Type | Expr]) -> Type:
     return promote(type_) if isinstance(type_, Int) else type_
 
 
+def _texel(args: list[Expr], targs: list[Type | Expr]) -> Type:
+    given = arguments_of.get(args[0].type) if args and isinstance(args[0].type, Struct) else None
+    if given and isinstance(given[0], Type):
+        return given[0]
+    return _first_targ(args, targs)
+
+
 def _first_targ(_args: list[Expr], targs: list[Type | Expr]) -> Type:
     return (
         targs[0] if targs and isinstance(targs[0], Type) else Unknown("a call whose type its template argument gives")
@@ -199,8 +207,8 @@ RETURNS: dict[str, Type | Rule] = {
     "__int2float_rz": F32, "__uint2float_rn": F32, "__uint2float_rz": F32, "__int2double_rn": F64, "__ll2float_rn": F32,
     "__ull2float_rn": F32, "__saturatef": F32, "__fdividef": F32, "norm3df": F32, "rnorm3df": F32,
     "curand": U32, "curand_uniform": F32, "curand_normal": F32, "curand_uniform_double": F64,
-    "curand_normal_double": F64, "curand_init": VOID, "tex1Dfetch": _first_targ, "tex1D": _first_targ,
-    "tex2D": _first_targ, "tex3D": _first_targ, "surf2Dread": _first_targ, "surf2Dwrite": VOID,
+    "curand_normal_double": F64, "curand_init": VOID, "tex1Dfetch": _texel, "tex1D": _texel,
+    "tex2D": _texel, "tex3D": _texel, "surf2Dread": _first_targ, "surf2Dwrite": VOID,
     "bit_cast": _first_targ, "declval": _first_targ, "forward": _value(), "move": _value(), "swap": VOID,
     "ref": _value(),
     "omp_get_max_threads": I32, "omp_get_thread_num": I32, "omp_get_num_threads": I32, "omp_get_wtime": F64,

@@ -140,21 +140,34 @@ def deduce(param: Type, arg: Type, into: dict[str, Type | int]) -> None:
                     deduce(a, b, into)
 
 
-def bindings_of(decl: FunctionDecl, targs: list[Type | Expr], args: list[Expr]) -> dict[str, Type | int]:
-    """Template bindings of a call or launch of ``decl``: explicit arguments, then deduced ones, then defaults."""
-    if not decl.template:
-        return {}
+def bindings_of(
+    decl: FunctionDecl, targs: list[Type | Expr], args: list[Expr], class_: Type | None = None
+) -> dict[str, Type | int]:  # fmt: skip
+    """Template bindings of a call or launch of ``decl``: explicit arguments, then deduced ones, then defaults.
+
+    ``class_`` is the type of the object a method is called on: the parameters of its class template
+    are bound as well.
+    """
     result: dict[str, Type | int] = {}
+    owner = class_of.get(class_) if isinstance(class_, Struct) else None
+    if owner is not None and owner.templates and isinstance(class_, Struct):
+        names = template_names(owner.declarations.source, owner.templates[-1])
+        for (name, _), argument in zip(names, arguments_of.get(class_, ()), strict=False):
+            if name and argument is not None and not isinstance(argument, (Param, Unknown)):
+                result[name] = argument
+    if not decl.template:
+        return result
+    of_class, result = result, {}
     for (name, _), targ in zip(decl.template, targs, strict=False):
         value = targ if isinstance(targ, Type) else fold(targ)
         if value is not None and not isinstance(value, (Param, Unknown)):
             result[name] = value
     if len(result) < len(decl.template):
-        for param, arg in zip(signature(decl, result or None).params, args, strict=False):
+        for param, arg in zip(signature(decl, (of_class | result) or None).params, args, strict=False):
             deduce(param, arg.type, result)
     if len(result) < len(decl.template):
         _bind_defaults(decl, result)
-    return result
+    return of_class | result
 
 
 def _bind_defaults(decl: FunctionDecl, into: dict[str, Type | int]) -> None:
@@ -288,15 +301,7 @@ class Calls(Expressions):
         self, decl: FunctionDecl, args: list[Expr], targs: list[Type | Expr], class_: Struct | None = None
     ) -> Type:  # fmt: skip
         """The type of a call of ``decl``."""
-        bindings = bindings_of(decl, targs, args)
-        if class_ is not None and arguments_of.get(class_):
-            owner = class_of.get(class_)
-            if owner is not None and owner.templates:
-                for (name, _), value in zip(
-                    template_names(owner.declarations.source, owner.templates[-1]), arguments_of[class_], strict=False
-                ):
-                    if name and value is not None and not isinstance(value, (Param, Unknown)):
-                        bindings.setdefault(name, value)
+        bindings = bindings_of(decl, targs, args, class_)
         result = signature(decl, bindings or None).returns
         if result is AUTO:
             return self.deduced(decl, bindings)

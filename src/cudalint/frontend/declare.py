@@ -47,12 +47,13 @@ class TypeDecl:
     ``node`` is the class or enum specifier, the ``alias_declaration`` or, for a typedef, the
     ``type_definition``, whose ``declarator`` names it. ``templates`` are the template parameter
     lists around it, outermost first. ``resolved`` caches the type by template arguments,
-    ``constants`` the values of an enum's enumerators.
+    ``constants`` the values of an enum's enumerators. ``arguments`` is the template argument list of
+    a specialisation, whose ``name`` includes it.
     """
 
     __slots__ = (
-        "__weakref__", "constants", "declarations", "declarator", "in_class", "kind", "name", "node", "qualname",
-        "resolved", "scope", "start", "templates",
+        "__weakref__", "arguments", "constants", "declarations", "declarator", "in_class", "kind", "name", "node",
+        "qualname", "resolved", "scope", "start", "templates",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +66,7 @@ class TypeDecl:
         self.start = node.start_byte
         self.resolved: dict[tuple[object, ...], Type] = {}
         self.constants: dict[str, int | None] | None = None
+        self.arguments: Node | None = None
 
 
 class ValueDecl:
@@ -125,7 +127,8 @@ class Declarations:
 
     ``functions`` in order; ``types`` and ``values`` by qualified name, the last component of each
     name indexed in ``types_by_name`` and so on. ``usings`` are (scope, namespace) of using
-    directives, ``aliases`` maps a namespace alias or a using declaration's name to what it means.
+    directives, ``specialisations`` the specialisations of class templates by the template's name;
+    ``aliases`` maps a namespace alias or a using declaration's name to what it means.
     ``gaps`` are the (start, end) of regions outside functions that could not be parsed.
     ``launch_sites`` are the functions whose text holds a launch. ``masked`` is the text as
     it was parsed, ``source`` the same as a string with one character a byte.
@@ -133,8 +136,8 @@ class Declarations:
 
     __slots__ = (
         "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites",
-        "masked", "source",
-        "types", "types_by_name", "using_names", "usings", "values", "values_by_name",
+        "masked", "source", "specialisations", "types", "types_by_name",
+        "using_names", "usings", "values", "values_by_name",
     )  # fmt: skip
 
     def __init__(self, file: SourceFile) -> None:
@@ -147,6 +150,7 @@ class Declarations:
         self.functions_by_name: dict[str, list[FunctionDecl]] = {}
         self.types_by_name: dict[str, list[TypeDecl]] = {}
         self.values_by_name: dict[str, list[ValueDecl]] = {}
+        self.specialisations: dict[str, list[TypeDecl]] = {}
         self.usings: list[tuple[str, str]] = []
         self.using_names: list[tuple[str, str]] = []
         self.aliases: dict[str, str] = {}
@@ -343,7 +347,7 @@ class _Walker:
     def class_named(
         self, node: Node, typedef_name: str | None, at: _Place
     ) -> None:  # fmt: skip
-        name, body = typedef_name, None
+        name, body, specialised = typedef_name, None, None
         for child in node.children:
             kind = child.type
             if kind == "field_declaration_list":
@@ -351,11 +355,9 @@ class _Walker:
             elif kind == "type_identifier":
                 name = self.text(child)
             elif kind in ("template_type", "qualified_identifier") and body is None:
-                if kind == "template_type":
-                    # A specialisation: its members must not be taken for the primary template's.
-                    name = re.sub(r"\s+", "", self.text(child))
-                else:
-                    name = re.sub(r"\s+", "", self.text(child))
+                # The members of a specialisation must not be taken for the primary template's.
+                name = re.sub(r"\s+", "", self.text(child))
+                specialised = child if kind == "template_type" else None
             elif kind == "base_class_clause" and name is None:
                 break
         if body is None:
@@ -364,6 +366,9 @@ class _Walker:
             self.walk(body, at._replace(templates=()))
             return
         decl = TypeDecl(self.into, "class", name, at.scope, node, at.templates, at.in_class)
+        if specialised is not None:
+            decl.arguments = specialised.children[-1]
+            self.into.specialisations.setdefault(self.text(specialised.children[0]), []).append(decl)
         self.add_type(decl)
         self.walk(body, _Place(decl.qualname, at.templates, True, at.anonymous))
 

@@ -154,6 +154,8 @@ class Expressions(Operators):
                 value = child
         if type_node is None or value is None:
             return self.opaque(n, "an unusual cast")
+        if self.is_operation(n):
+            return self.rebuilt(n)
         type_ = self.type_of(type_node)
         if value.type == "initializer_list":
             return self.braced(value, type_)
@@ -189,18 +191,6 @@ class Expressions(Operators):
             if not isinstance(found, Unknown):
                 return found
         return self.expr(inner).type
-
-    def names_value(self, node: Node) -> bool:
-        """Whether a type descriptor is the name of a variable."""
-        if node.child_count != 1 or node.children[0].type != "type_identifier":
-            return False
-        name = self.text(node.children[0])
-        local = self.names.get(name)
-        if local is not None:
-            return not isinstance(local, Type)
-        return self.find_type(name) is None and (
-            self.member(name) is not None or self.scope.value(name, self.prefix) is not None
-        )
 
     def alignof_expression(self, n: Node) -> Expr:
         a, b = n.start_byte, n.end_byte

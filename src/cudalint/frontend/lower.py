@@ -514,7 +514,7 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Funct
 
 def _owner(lowerer: Lowerer, decl: FunctionDecl) -> Struct | None:
     """The class of a method, with its template parameters as they are bound."""
-    owner = lowerer.scope.type(decl.owner, "")
+    owner = decl.file.declarations.types.get(decl.owner) or lowerer.scope.type(decl.owner, "")
     if owner is None or owner.kind != "class":
         return None
     arguments: list[Type | int | None] = []

@@ -184,6 +184,10 @@ class Names(Typer):
         constant = CONSTANTS.get(last)
         if constant is not None:
             return Const(0, 0, constant[0], constant[1], last)
+        if "::" in name:
+            # `x128::size`, where x128 names an instance of a template.
+            outer = self.find_type(name.rpartition("::")[0])
+            return self.static_member(outer, last) if isinstance(outer, Struct) else None
         return None
 
     def member(self, name: str) -> Var | None:

@@ -48,7 +48,7 @@ WORDS = {
     "and": "&&", "or": "||", "not": "!", "bitand": "&", "bitor": "|", "xor": "^", "compl": "~", "not_eq": "!=",
     "and_eq": "&=", "or_eq": "|=", "xor_eq": "^=",
 }  # fmt: skip
-_PRECEDENCE = {
+PRECEDENCE = {
     op: level
     for level, ops in enumerate((
         ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">", ">="), ("<=>",), ("<<", ">>"),
@@ -57,6 +57,9 @@ _PRECEDENCE = {
     ))
     for op in ops
 }  # fmt: skip
+
+#: Operands that may be something else than they were read as.
+_SUSPECTS = frozenset({"parenthesized_expression", "call_expression", "cast_expression"})
 
 
 class Operators(Names):
@@ -75,11 +78,11 @@ class Operators(Names):
                 return self.opaque(n, "nested too deeply")
             if not repair:
                 kind = children[2].type
-                repair = (kind == "parenthesized_expression" or kind == "call_expression") and self.misread(children[2])
+                repair = kind in _SUSPECTS and self.misread(children[2])
             node = children[0]
         if not chain:
             return self.opaque(n, "the text could not be parsed")
-        if not repair and (node.type == "parenthesized_expression" or node.type == "call_expression"):
+        if not repair and node.type in _SUSPECTS:
             repair = self.misread(node)
         if repair:
             return self.rebuilt(n)
@@ -91,11 +94,26 @@ class Operators(Names):
         return left
 
     def misread(self, node: Node) -> bool:
-        """Whether an operand is not one: ``(T)`` before an operator, or ``a < b || c > (d)`` read as a call."""
+        """Whether an operand is not what it was read as.
+
+        ``(T)`` before an operator, ``(n) + m`` read as a cast, ``a < b || c > (d)`` read as a call.
+        """
         if node.type == "parenthesized_expression":
             inner = node.children[1]
             return inner.type == "identifier" and self.is_type(inner)
+        if node.type == "cast_expression":
+            return self.is_operation(node)
         return self.is_comparison(node)
+
+    def is_operation(self, node: Node) -> bool:
+        """``(n) + m`` with a variable ``n``, read as a cast of ``+m``."""
+        children = node.children
+        return (
+            len(children) == 4
+            and children[3].type in ("unary_expression", "pointer_expression")
+            and children[3].children[0].type in PRECEDENCE
+            and self.names_value(children[1])
+        )
 
     def is_type(self, node: Node) -> bool:
         name = self.text(node)
@@ -105,6 +123,18 @@ class Operators(Names):
         if name in self.globals and type(self.globals[name]) in (Var, Const):
             return False
         return self.find_type(name) is not None and self.scope.value(name, self.prefix) is None
+
+    def names_value(self, node: Node) -> bool:
+        """Whether a type descriptor is the name of a variable."""
+        if node.child_count != 1 or node.children[0].type != "type_identifier":
+            return False
+        name = self.text(node.children[0])
+        local = self.names.get(name)
+        if local is not None:
+            return not isinstance(local, Type)
+        return self.find_type(name) is None and (
+            self.member(name) is not None or self.scope.value(name, self.prefix) is not None
+        )
 
     def is_comparison(self, node: Node) -> bool:
         """``a < b || c > (d)`` with a variable ``a``, read as a call of a template."""
@@ -167,7 +197,7 @@ class Operators(Names):
             stack.append((self.binary(start, end, pending.pop(), left, right), start, end))
 
         for op, operand in zip(operators, operands[1:], strict=True):
-            while pending and _PRECEDENCE.get(pending[-1], 0) >= _PRECEDENCE.get(op, 0):
+            while pending and PRECEDENCE.get(pending[-1], 0) >= PRECEDENCE.get(op, 0):
                 reduce()
             pending.append(op)
             stack.append(operand)
@@ -201,6 +231,13 @@ class Operators(Names):
             items.append(self.arguments_as_value(arguments))
             spans.append((arguments.start_byte, arguments.end_byte))
             return True
+        if kind == "cast_expression" and self.is_operation(n):
+            _, name, _, value = n.children
+            items.append(self.expr(name.children[0]))
+            spans.append((n.start_byte, name.end_byte))
+            items.append(value.children[0].type)
+            spans.append((value.start_byte, value.start_byte + 1))
+            return self.flatten(value.children[-1], items, spans, depth + 1)
         if kind == "parenthesized_expression" and n.children[1].type == "identifier" and self.is_type(n.children[1]):
             items.append(self.named(self.text(n.children[1])))
         elif kind == "type_descriptor":

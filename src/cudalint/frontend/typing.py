@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from cudalint.frontend.declare import CLASSES, TYPES, TypeDecl, split, template_names
 from cudalint.frontend.fold import fold
-from cudalint.ir.nodes import Const, Expr, Var
+from cudalint.ir.nodes import Const, Expr, Ref, Var
 from cudalint.ir.types import (
     BUILTIN_NAMES,
     F64,
@@ -50,7 +50,7 @@ _STD_CLASSES = frozenset({
     "ofstream", "ifstream", "stringstream", "ostringstream", "mt19937", "ostream", "istream", "fstream", "queue",
     "bitset", "valarray", "chrono", "numeric_limits", "unordered_set", "priority_queue", "stack", "exception",
 })  # fmt: skip
-_CLASS_NAMESPACES = ("cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
+_CLASS_NAMESPACES = ("wmma::fragment", "cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
 _GROUPS = frozenset({
     "thread_block", "grid_group", "thread_group", "coalesced_group", "multi_grid_group", "cluster_group",
     "thread_block_tile", "plus", "less", "greater", "bit_and", "bit_or", "bit_xor", "experimental",
@@ -211,9 +211,13 @@ class Typer:
         local = self.names.get(name)
         if local is not None:
             return local if isinstance(local, Type) else None
-        decl = self.scope.type(name, self.prefix)
+        decl: TypeDecl | None = None
+        if self.prefix.endswith(">") and re.sub(r"<.*", "", self.prefix).rpartition("::")[2] == name:
+            # Inside of a specialisation its name is the class itself.
+            decl = self.declarations.types.get(self.prefix)
+        decl = decl or self.scope.type(name, self.prefix)
         if decl is not None:
-            return self.resolve(decl, ())
+            return self.resolve(decl, self.own_arguments(decl) if decl.templates else ())
         if "::" in name:
             name = self.scope.expand(name)
             head, _, last = name.rpartition("::")
@@ -233,6 +237,22 @@ class Typer:
         if found is None and "cooperative_groups" in self.scope.usings and name in _GROUPS:
             return Struct(f"cooperative_groups::{name}")
         return found
+
+    def own_arguments(self, decl: TypeDecl) -> tuple[Type | int | None, ...]:
+        """The arguments of a class template that is named inside of itself: its own parameters, as they are bound."""
+        inside = self.prefix == decl.qualname or self.prefix.startswith(f"{decl.qualname}::")
+        if decl.kind != "class" or not inside or len(decl.templates) != 1:
+            return ()
+        result: list[Type | int | None] = []
+        for name, _ in template_names(decl.declarations.source, decl.templates[0]):
+            bound = self.names.get(name)
+            if isinstance(bound, Type):
+                result.append(bound)
+            elif isinstance(bound, Const) and isinstance(bound.value, int):
+                result.append(bound.value)
+            else:
+                result.append(None)
+        return tuple(result)
 
     def qualified(self, node: Node) -> Type:
         """``ns::T``, ``A<int>::type``, ``std::vector<T>``."""
@@ -297,28 +317,59 @@ class Typer:
         decl = None if name in self.names else self.scope.type(name, self.prefix)
         values = tuple(self.argument(child) for child in arguments.named_children)
         folded = tuple(v if isinstance(v, Type) else fold(v) for v in values)
+        special = self.specialisation(name, decl, folded)
+        if special is not None:
+            return self.resolve(*special)
         if decl is not None:
             return self.resolve(decl, folded)
         full = self.scope.expand(name)
         head, _, last = full.rpartition("::")
         if not head and last in _STD_CLASSES:
             head, full = "std", f"std::{last}"
+        elif full == "texture":
+            head = "std"
         elif not head and "cooperative_groups" in self.scope.usings and last == "thread_block_tile":
             head, full = "cooperative_groups", f"cooperative_groups::{last}"
         if (
-            (head == "std" and last in _STD_CLASSES)
+            (head == "std" and (last in _STD_CLASSES or last == "texture"))
             or (head == "cooperative_groups" and last in _GROUPS)
             or full.startswith(_CLASS_NAMESPACES)
         ):
             texts = ", ".join("?" if v is None else str(v) for v in folded)
             result = Struct(f"{full}<{texts}>")
             arguments_of[result] = folded
+            if full == "std::pair" and len(folded) == 2:
+                first, second = (v if isinstance(v, Type) else Unknown("a member of std::pair") for v in folded)
+                result.fields = {"first": first, "second": second}
             if full == "std::array" and len(folded) == 2 and isinstance(folded[0], Type) and isinstance(folded[1], int):
                 result.packed_size = Array(folded[0], folded[1]).size
             return result
         if head == "std" and last.endswith("_t") and folded:
             return self.trait(last, folded)
         return Unknown(f"type '{full}<...>' is not declared in the project")
+
+    def specialisation(
+        self, name: str, primary: TypeDecl | None, arguments: tuple[Type | int | None, ...]
+    ) -> tuple[TypeDecl, tuple[Type | int | None, ...]] | None:
+        """The specialisation that ``name<arguments>`` means and the arguments of its own parameters."""
+        best: tuple[int, TypeDecl, tuple[Type | int | None, ...]] | None = None
+        last = name.rpartition("::")[2]
+        for declarations in self.scope.closure:
+            for decl in declarations.specialisations.get(last, ()):
+                if decl.arguments is None or (primary is not None and primary.scope != decl.scope):
+                    continue
+                typer = self.nested(declarations, decl.scope)
+                typer.bind_templates(decl.templates[-1:], None)
+                patterns = [typer.argument(node) for node in decl.arguments.named_children]
+                bound: dict[str, Type | int] = {}
+                if len(patterns) != len(arguments) or not all(
+                    map(_matches, patterns, arguments, [bound] * len(patterns))
+                ):
+                    continue
+                names = template_names(declarations.source, decl.templates[-1]) if decl.templates else []
+                if best is None or len(bound) < best[0]:
+                    best = len(bound), decl, tuple(bound.get(parameter) for parameter, _ in names)
+        return best and best[1:]
 
     def trait(self, name: str, arguments: tuple[Type | int | None, ...]) -> Type:
         first = arguments[0]
@@ -429,14 +480,15 @@ class Typer:
             decl.resolved[key] = Unknown(f"type '{decl.qualname}' refers to itself")
             found = decl.resolved[key] = typer.alias(decl)
             return found
-        texts = ", ".join("?" if v is None else str(v) for v in arguments)
+        shown = arguments if decl.arguments is None else ()
+        texts = ", ".join("?" if v is None else str(v) for v in shown)
         name = re.sub(r"@\d+", "", decl.qualname).removeprefix("::")
         identity: object = decl.declarations.file.path
         if "@" in decl.qualname:
             identity = (identity, decl.start)
-        elif outer:
-            identity = (identity, outer)
-        result = Struct(f"{name}<{texts}>" if arguments else name, identity)
+        elif outer or decl.arguments is not None:
+            identity = (identity, outer, arguments)
+        result = Struct(f"{name}<{texts}>" if shown else name, identity)
         decl.resolved[key] = result
         class_of[result] = decl
         if arguments or outer:
@@ -630,6 +682,25 @@ def alignment(type_: Type) -> int:
     if isinstance(type_, Struct):
         return type_.align or 1
     return type_.size or 1
+
+
+def _matches(pattern: Type | Expr, actual: Type | int | None, bound: dict[str, Type | int]) -> bool:
+    """Whether a template argument fits a specialisation's, binding the specialisation's own parameters."""
+    if isinstance(pattern, Expr):
+        if isinstance(pattern, Ref) and pattern.var.kind == "template":
+            if isinstance(actual, int):
+                bound[pattern.var.name] = actual
+            return not isinstance(actual, Type)
+        return isinstance(actual, int) and fold(pattern) == actual
+    if not isinstance(actual, Type):
+        return False
+    if isinstance(pattern, Param):
+        return bound.setdefault(pattern.name, actual) is actual
+    if pattern is actual:
+        return True
+    if isinstance(pattern, Ptr) and isinstance(actual, Ptr):
+        return _matches(pattern.element, actual.element, bound)
+    return False
 
 
 def decay(type_: Type) -> Type:

@@ -276,7 +276,7 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
     numbers = [t.evaluate(p, env) for p in parts]
     return (
         support.sizes_of(env), tuple(numbers[:3]), tuple(numbers[3:]), (found[0], found[1]), t.evaluate(width, env)
-    )  # type: ignore[return-value]  # three each  # fmt: skip
+    )  # fmt: skip
 
 
 def _edges(launch: Launch, at: int) -> tuple[int, ...]:
@@ -309,7 +309,7 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
     if env is None:
         return None
     thread = (tuple(block_index), tuple(thread_index))
-    return support.sizes_of(env), tuple(grid), shape, thread, size + 1  # type: ignore[return-value]  # three each
+    return support.sizes_of(env), tuple(grid), shape, thread, size + 1
 
 
 # --- CL502 --------------------------------------------------------------------------------------
@@ -324,11 +324,18 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
     for axis in use.plane.axes.values():
         if axis.name in tested or not axis.thread and axis.block is None and not axis.scale:
             continue
+        row = from_poly(use.plane.row, I64) if axis is use.plane.fast else None
         for launch in kernel.launches:
-            env = grids.surplus(launch, axis)
-            if env is None or launch.grid is None or launch.block is None:
+            if launch.grid is None or launch.block is None or not axis.grid:
                 continue
-            return _missing_draft(kernel, use, axis, launch, env, either)
+            size = grids.sizing(launch.grid["xyz".index(axis.grid)]).size
+            env = grids.surplus(launch, axis)
+            if env is None and row is not None:
+                # What the kernel multiplies rows by is the extent of the axis within a row.
+                size = launch.at_launch(row)
+                env = grids.exceeds(launch, axis, size)
+            if env is not None:
+                return _missing_draft(use, axis, launch, size, env, either)
     return None
 
 
@@ -348,11 +355,10 @@ def _either(guard: Guard | None) -> bool:
 
 
 def _missing_draft(
-    kernel: Kernel, use: _Use, axis: Axis, launch: Launch, env: w.Assignment, either: bool
+    use: _Use, axis: Axis, launch: Launch, size_term: Term, env: w.Assignment, either: bool
 ) -> Draft:
     assert launch.grid is not None and launch.block is not None
     at, on_grid = "xyz".index(axis.name), "xyz".index(axis.grid)
-    size_term = grids.sizing(launch.grid[on_grid]).size
     parts = [_number(p, env) for p in (*launch.grid, *launch.block)]
     size, threads = _number(size_term, env), parts[on_grid] * parts[3 + at]
     block_index, thread_index = [0, 0, 0], [0, 0, 0]
@@ -366,7 +372,7 @@ def _missing_draft(
     return Draft(
         "CL502", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
         f"`{support.text(use.access.fn, use.access.node)}` can be out of range on {axis.name}: {why}, and the launch "
-        f"rounds {axis.name} up: {threads} threads for {size} elements",
+        f"starts {threads} threads along {axis.name} for {size} elements",
         "return unless every axis is in range: `if (x >= w || y >= h) return;`",
         Witness(
             support.sizes_of(env), (parts[0], parts[1], parts[2]), (parts[3], parts[4], parts[5]),
