@@ -56,10 +56,12 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
         files = sources(options.paths, Path(scratch))
-        failures = [
-            f"{file}:\n{errors}" for file, errors in zip(files, pool.map(compiled, files), strict=True) if errors
-        ]
-    print(*failures, f"{len(files)} files, {len(failures)} do not compile", sep="\n")
+        failures = 0
+        for file, errors in zip(files, pool.map(compiled, files), strict=True):
+            if errors:
+                failures += 1
+                print(f"{file}:\n{errors}", flush=True)
+    print(f"{len(files)} files, {failures} do not compile")
     return bool(failures)
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - CUDA snippets read better on one line
 """What a file declares, seen at ``SourceFile.declarations`` and its scope."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - CUDA snippets read better on one line
 """Lowering: types of expressions, repairs of what the grammar misreads, launches, templates, statements."""
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ class Checked(NamedTuple):
     directives: dict[str, list[Directive]]
     problems: list[str]
     lines: int
+    bodies: dict[tuple[str, Span], Span]
+    """The macro bodies that findings (by code and place) stand in: the place is a use of the macro."""
 
 
 def check(paths: Sequence[str], options: Options) -> Result:
@@ -92,8 +94,10 @@ def check(paths: Sequence[str], options: Options) -> Result:
 
     findings: dict[tuple[str, Span], Finding] = {}
     found_directives: dict[str, list[Directive]] = {}
+    bodies: dict[tuple[str, Span], Span] = {}
     lines = 0
     for checked in _each(worker, targets, options.jobs, problems):
+        bodies.update(checked.bodies)
         for finding in checked.findings:
             key = (finding.code, finding.span)
             findings[key] = _merge(findings[key], finding) if key in findings else finding
@@ -101,6 +105,7 @@ def check(paths: Sequence[str], options: Options) -> Result:
         problems.extend(checked.problems)
         lines += checked.lines
 
+    _one_a_body(findings, bodies)
     source = _Sources(overlay)
     kept, used = _suppress(findings.values(), found_directives)
     held_back = len(findings) - len(kept)
@@ -137,7 +142,7 @@ class Worker:
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
-        found = Checked([], {}, [], 0)
+        found = Checked([], {}, [], 0, {})
         try:
             file = self.project(target.settings).file(target.path)
         except Exception as fault:
@@ -184,7 +189,11 @@ class Worker:
                 def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
                     for draft in run(unit):
                         if draft.code in (selection.codes if draft.form is None else selection.forms):
-                            found.findings.append(_place(draft, target.settings))
+                            finding = _place(draft, target.settings)
+                            found.findings.append(finding)
+                            body = _body(draft)
+                            if body is not None:
+                                found.bodies[finding.code, finding.span] = body
 
                 self._guard(target, f"in {each.name}", found, drafts)
 
@@ -249,6 +258,30 @@ def _place(draft: Draft, settings: Settings) -> Finding:
         fingerprint="",
         help=draft.help,
     )
+
+
+def _body(draft: Draft) -> Span | None:
+    """The macro's body that a draft stands in; None outside of macros and inside of their arguments."""
+    use = draft.file.macro_use(draft.start)
+    if use is None or draft.file.origin(draft.start, draft.end) != (use.start, use.end):
+        return None
+    return use.body
+
+
+def _one_a_body(findings: dict[tuple[str, Span], Finding], bodies: dict[tuple[str, Span], Span]) -> None:
+    """One finding a macro body and rule: the first use stands for all, the others and the body are related."""
+    first: dict[tuple[str, Span], tuple[str, Span]] = {}
+    for key in sorted(bodies.keys() & findings.keys(), key=lambda key: key[1]):
+        body = (key[0], bodies[key])
+        if body not in first:
+            first[body] = key
+            related = (*findings[key].related, Related(bodies[key], "the macro that it stands in"))
+            findings[key] = findings[key]._replace(related=related)
+        else:
+            other = findings.pop(key)
+            one = findings[first[body]]
+            related = (*one.related, Related(other.span, "the macro is used here too"))
+            findings[first[body]] = one._replace(related=related)
 
 
 def _merge(one: Finding, other: Finding) -> Finding:

@@ -89,7 +89,7 @@ def axes(p: Poly) -> dict[str, Axis]:
         result[a] = Axis(a, scale, size, True, grid, frozenset(ids))
     for b, per_block in blocks.items():
         if all(b != grid for grid, _ in pairs.values()):
-            name = b if b not in result else next(a for a in AXES if a not in result)
+            name = b if b not in result else f"block {b}"
             result[name] = Axis(name, per_block, None, False, b, frozenset({BID[b]}))
     return result
 

@@ -382,7 +382,10 @@ class Calls(Expressions):
                     self.returns(target, args, [], type_) if target is not None else Unknown("an overloaded operator()")
                 )
                 return Call(a, b, returns, "operator()", args, receiver=callee, target=target)
-        return Call(a, b, Unknown("a call through a pointer"), "", args, callee=callee)
+        why = (
+            f"a call of a value of type '{type_}'" if isinstance(type_, (Param, Struct)) else "a call through a pointer"
+        )
+        return Call(a, b, Unknown(why), "", args, callee=callee)
 
     def named_call(self, n: Node, function: Node, name: str, targs: list[Type | Expr], arguments: Node) -> Expr:
         a, b = n.start_byte, n.end_byte

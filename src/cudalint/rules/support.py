@@ -34,8 +34,11 @@ def text(fn: Function, node: Node) -> str:
 
 
 def clip(file: SourceFile, start: int, end: int) -> str:
+    """The source of a region of the text; what a macro makes of it where it lies in the macro's body."""
     first, last = file.origin(start, end)
-    found = _SPACE.sub(" ", file.raw[first:last].decode("utf-8", "replace")).strip()
+    use = file.macro_use(start)
+    source = file.text[start:end] if use is not None and (use.start, use.end) == (first, last) else file.raw[first:last]
+    found = _SPACE.sub(" ", source.decode("utf-8", "replace")).strip()
     return found if len(found) <= _SHORT else found[: _SHORT - 1] + "…"
 
 
