@@ -465,6 +465,8 @@ def test_layout() -> None:
         "dim3": 12,
     }
     assert typed("((PP)p)->a.d", before) == "double"
+    before = "struct __attribute__((packed)) A { char c; int n; }; struct B { int n; } __attribute__((aligned(16)));"
+    assert [fold(only(body(f"sizeof({n});", before))) for n in "AB"] == [None, 16]
 
 
 def test_methods_see_fields() -> None:

@@ -26,9 +26,8 @@ _NOT_NEWLINE = re.compile(rb"[^\r\n]")
 # `struct __align__(16) S` and `extern __shared__ __align__(16) float s[]` are errors to the grammar, alignas is not.
 _ALIGN = re.compile(rb"\b__(?:builtin_)?align__(?=\s*\()")
 # Attributes of kernels that the grammar does not know: of them only __launch_bounds__ matters to an analysis.
-_ATTRIBUTE = re.compile(
-    rb"\b(?:__cluster_dims__|__maxnreg__|__block_size__|__attribute__|_Pragma)\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)"
-)
+_ATTRIBUTES = (b"__cluster_dims__", b"__maxnreg__", b"__block_size__", b"_Pragma")
+_ATTRIBUTE = re.compile(rb"\b(?:" + b"|".join(_ATTRIBUTES) + rb")\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 # `[=] __device__ (int i) { }`: the grammar has no place for execution spaces there.
 _LAMBDA_SPACE = re.compile(rb"(?<=\])(?:\s*__(?:device|host)__)+(?=\s*[({])")
 # `k<<<g, {32, 2}>>>()`: braces are an error in a launch's configuration, parentheses are not.
@@ -62,7 +61,7 @@ def _masked(text: bytes) -> bytes:
         text = _BRACED_LAUNCH.sub(lambda match: match[0].translate(_ROUND), text)
     if b"align__" in text:
         text = _ALIGN.sub(lambda match: b"alignas".ljust(len(match[0])), text)
-    if b"s__" in text or b"__max" in text or b"size__" in text or b"bute__" in text or b"_Pragma" in text:
+    if any(name in text for name in _ATTRIBUTES):
         text = _ATTRIBUTE.sub(_blank, text)
     if b"__device__" in text or b"__host__" in text:
         text = _LAMBDA_SPACE.sub(_blank, text)

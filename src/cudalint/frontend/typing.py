@@ -524,6 +524,11 @@ class Typer:
             elif kind == "alignas_qualifier":
                 wanted = fold(self.expr(child.named_children[0])) if child.named_children else None
                 align = max(align, wanted or 1)
+            elif kind == "attribute_specifier":
+                text = self.text(child)
+                aligned = re.search(r"aligned\w*\s*\(\s*(\d+)", text)
+                align = max(align, int(aligned[1]) if aligned else 1)
+                size = None if "packed" in text else size
             elif kind == "base_class_clause":
                 for base in child.named_children:
                     if base.type in TYPES:
