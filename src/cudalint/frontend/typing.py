@@ -577,8 +577,8 @@ class Typer:
                 size = None if bits else self.place(size, Ptr(field) if ref else field, union)
                 align = max(align, 8 if ref else alignment(field))
         result.align = align
-        if size is not None:
-            result.packed_size = max(1, -(-size // align) * align)
+        # An earlier reading of the same file may have left another size.
+        result.packed_size = None if size is None else max(1, -(-size // align) * align)
 
     @staticmethod
     def place(size: int | None, field: Type, union: bool) -> int | None:
