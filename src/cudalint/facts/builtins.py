@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.calls import (
+    ALLOCATIONS,
     ASSERTION_OPERATORS,
     ATOMICS,
     BLOCK_BARRIERS,
@@ -221,6 +222,17 @@ def _device_query(walker: Walker, node: ir.Call, name: str) -> Value:
     return walker.fresh("call", name, node.type)
 
 
+def _allocation(walker: Walker, node: ir.Call, name: str) -> Value:
+    """``cudaMalloc(&p, bytes)``: p points to new memory of that size."""
+    args = [walker.value(a) for a in node.args]
+    result = walker.unseen(node, args)
+    if len(args) >= 2 and isinstance(args[0], Pointer) and args[0].obj.data is not None and isinstance(args[1], Term):
+        held = walker.read(("var", *args[0].obj.data), node.args[0].type)
+        if isinstance(held, Pointer) and not held.pieces:
+            held.obj.bytes = args[1]
+    return result
+
+
 def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
     if len(node.args) == 2:
         places = [walker.place(a) for a in node.args]
@@ -396,5 +408,6 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(THREAD_RESULTS, _thread_result),
     **dict.fromkeys(NO_RETURN, _no_return),
     **dict.fromkeys(DEVICE_QUERIES, _device_query),
+    **dict.fromkeys(ALLOCATIONS, _allocation),
     "swap": _swap,
 }  # fmt: skip

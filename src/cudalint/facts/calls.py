@@ -72,6 +72,12 @@ DEVICE_QUERIES = frozenset(
     }
 )  # fmt: skip
 
+#: Host calls of the form ``f(&pointer, bytes, …)``.
+ALLOCATIONS = frozenset(
+    {"cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc", "hipMalloc",
+     "hipMallocManaged", "hipMallocAsync", "hipHostMalloc"}
+)  # fmt: skip
+
 _ASSERTIONS = ("assert", "check", "require", "enforce", "expect", "ensure", "verify")
 
 

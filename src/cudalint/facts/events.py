@@ -21,10 +21,11 @@ class Obj:
 
     ``element`` is the declared element type; ``extent`` the number of elements where it is known.
     ``origin`` is the term or value that the pointer came from (for uniformity of unknown pointers).
-    ``stores`` collects the terms that a local array's contents follow.
+    ``stores`` collects the terms that a local array's contents follow. ``bytes`` is the size that was
+    allocated, where the host function walked allocates it.
     """
 
-    __slots__ = ("data", "element", "epoch", "extent", "kind", "name", "origin", "stores", "var")
+    __slots__ = ("bytes", "data", "element", "epoch", "extent", "kind", "name", "origin", "stores", "var")
 
     def __init__(
         self, kind: ObjectKind, name: str, element: Type | None, *, var: Var | None = None,
@@ -34,6 +35,7 @@ class Obj:
         self.origin, self.data = origin, data
         self.epoch = 0
         self.stores: list[Term] = []
+        self.bytes: Term | None = None
 
     def __repr__(self) -> str:
         return f"Obj({self.kind} {self.name})"

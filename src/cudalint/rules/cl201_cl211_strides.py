@@ -141,14 +141,14 @@ def _is_block(size: Poly) -> bool:
 def _grid_step(kernel: Kernel, walk: Walk) -> Draft | None:
     atoms = set(t.atoms_of(walk.step))
     on_grid = [a for a in _AXES if GDIM[a] in atoms]
-    if not on_grid or not (atoms - set(GDIM.values())) and t.constant({m: c for m, c in walk.step.items() if not m}):
+    if not on_grid or (not (atoms - set(GDIM.values())) and t.constant({m: c for m, c in walk.step.items() if not m})):
         return None
     if all(c == 1 and len(m) == 1 for m, c in walk.step.items()):
         return None  # a step of gridDim alone: one block an element
     ids = kernels.ids_of(t.atoms_of(walk.start))
     threads = [a for a in _AXES if TID[a] in ids]
     blocks = [a for a in on_grid if not _single_block(kernel, a)]
-    if not blocks or not threads and not ids:
+    if not blocks or (not threads and not ids):
         return None
     if any(_other_coordinate(kernel, walk, a) for a in blocks):
         return None
@@ -260,7 +260,7 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
     if found.missing is not None and unit:
         values["element never handled"] = found.missing
         faults.append(f"element {found.missing} is never handled")
-    if not faults or code == "CL211" and found.element is None:
+    if not faults or (code == "CL211" and found.element is None):
         return None
     if code == "CL201":
         what = f"`{name}` starts at `{start}` and steps by `{step}`, not by the whole grid"
@@ -355,8 +355,8 @@ def _used(kernel: Kernel) -> set[tuple[str, str]] | None:
                 result.add((item.which, axis))
         elif isinstance(item, (ir.Opaque, ir.OpaqueStmt)):
             return None
-        elif isinstance(item, ir.Call) and (item.target is None and item.receiver is not None or "this_" in item.name):
-            return None
+        elif isinstance(item, ir.Call) and ("this_" in item.name or (item.target is None and item.receiver is not None)):
+            return None  # a group that knows its rank, or an object that may
         stack.extend(children(item))
     return result
 

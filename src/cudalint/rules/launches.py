@@ -210,7 +210,7 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     if not quotients:
         return False
     dividends = [t.poly(q.args[0]) for q in quotients]
-    atoms = {next(iter(t.poly(q)))[0] for q in quotients if len(t.poly(q)) == 1 and next(iter(t.poly(q)))}
+    atoms = {m[0] for q in quotients for m in t.poly(q) if len(m) == 1}
     for event in launch.flow.launches:
         if event.node is launch.event.node:
             continue
