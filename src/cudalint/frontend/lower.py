@@ -113,7 +113,10 @@ class Lowerer(Variables):
         masked = self.declarations.masked
         root = parse_ranges(masked, [(a, a + template), (a + opening, node.end_byte)])
         call = next((n for n in descendants(root) if n.type == "call_expression"), None)
-        inner = (a + template + 1, a + text.rindex(">", 0, opening))
+        closing = text.rfind(">", template, opening)
+        if closing < 0:
+            return False
+        inner = (a + template + 1, a + closing)
         semicolon = (node.end_byte - 1, node.end_byte)
         if call is None or root.has_error:
             return False
