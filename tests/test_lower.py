@@ -168,7 +168,8 @@ def test_compound_assignment(text: str, optype: str) -> None:
         ("std::numeric_limits<float>::max()", "float"), ("std::numeric_limits<int>::lowest()", "int"), ("std::numeric_limits<size_t>::max()", "unsigned long long"),
         ("cg::this_grid().thread_rank()", "unsigned long long"), ("cg::this_grid().size()", "unsigned long long"), ("cg::this_thread_block().thread_rank()", "unsigned int"),
         ("cg::tiled_partition<32>(cg::this_thread_block()).thread_rank()", "unsigned int"), ("cg::this_thread_block().group_index().x", "unsigned int"),
-        ("cudaMalloc(&p, 4)", "int"), ("malloc(4)", "void*"), ("clock64()", "long long"), ("cudaGetLastError()", "int"),
+        ("cg::reduce(cg::tiled_partition<32>(cg::this_thread_block()), x, cg::plus<float>())", "float"), ("std::min({l, l})", "long long"),
+        ("cg::this_cluster().block_rank()", "unsigned int"), ("cudaMalloc(&p, 4)", "int"), ("malloc(4)", "void*"), ("clock64()", "long long"), ("cudaGetLastError()", "int"),
     ],
 )  # fmt: skip
 def test_known_functions(text: str, type_: str) -> None:
@@ -703,3 +704,23 @@ def test_bindings_of_a_method() -> None:
     assert call.receiver is not None
     bindings = bindings_of(call.target, call.targs, call.args, call.receiver.type)
     assert str(call.target.lower(bindings).returns) == "double"
+
+
+RICH = """
+template <typename T, int N = 4> __global__ void __launch_bounds__(256) k(const T* __restrict__ x, T* y, int n) {
+  extern __shared__ float s[]; __shared__ T tile[N][N + 1]; int i = blockIdx.x * blockDim.x + threadIdx.x;
+  for (int k = 0; k < n && i < (n); k += 2) { if (i >= n) return; else y[i] = (T)(x[i]) + s[k]; __syncthreads(); }
+  switch (i) { case 1: break; default: asm volatile("bar.sync 0;" : "=r"(i)); }
+}
+struct S : B { enum { K = 1 << 3 }; float f[K]; S(int a) : f{} {} template <class U> U g(U u) const { return this->f[u]; } };
+void run(float* d, int n) { dim3 g(n, S::K), b{32}; void* a[] = {&d, &n}; auto l = [=](int q) -> int { return q * n; };
+  k<float, 2><<<g, dim3(b.x, 2), n * sizeof(float)>>>(d, d, l(n)); cudaLaunchKernel((void*)k<float>, g, b, a, 0, 0); }
+"""
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_broken_text_never_fails(step: int) -> None:
+    for at in range(step, len(RICH), 11):
+        for text in (RICH[:at], RICH[:at] + RICH[at + step :], RICH[at:]):
+            for decl in SourceFile("/project/broken.cu", text.encode()).declarations.functions:
+                show(decl.lower())

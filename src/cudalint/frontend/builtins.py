@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.frontend.typing import arguments_of
+from cudalint.ir.nodes import Construct
 from cudalint.ir.types import (
     BF16,
     BOOL,
@@ -115,10 +116,10 @@ def _extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
 def _std_extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
     if targs and isinstance(targs[0], Type):
         return targs[0]
-    type_ = _type(args)
-    if type(args[0]).__name__ == "Construct" and args[0].type.__class__ is Array:
-        return type_.element if isinstance(type_, Ptr) else type_
-    return type_
+    if isinstance(args[0], Construct) and args[0].args:
+        # std::min({a, b}): an initializer_list of one type.
+        return args[0].args[0].type
+    return _type(args)
 
 
 def _real(args: list[Expr], _targs: list[Type | Expr]) -> Type:
@@ -217,6 +218,10 @@ RETURNS: dict[str, Type | Rule] = {
     "hipGetErrorString": Ptr(I8), "__builtin_assume_aligned": Ptr(VOID), "__nvvm_get_smem_pointer": U32,
     "this_thread_block": Struct("cooperative_groups::thread_block"),
     "this_grid": Struct("cooperative_groups::grid_group"),
+    "this_cluster": Struct("cooperative_groups::cluster_group"),
+    "cooperative_groups::reduce": _value(1), "cooperative_groups::inclusive_scan": _value(1),
+    "cooperative_groups::exclusive_scan": _value(1), "cooperative_groups::sync": VOID, "cooperative_groups::wait": VOID,
+    "cooperative_groups::wait_prior": VOID, "cooperative_groups::memcpy_async": VOID,
     "coalesced_threads": Struct("cooperative_groups::coalesced_group"),
     "this_multi_grid": Struct("cooperative_groups::multi_grid_group"),
     "isaligned": BOOL, "accumulate": _value(2), "distance": I64, "count": I64, "count_if": I64,
@@ -315,6 +320,8 @@ def method_type(
             return U64 if name.endswith(("::grid_group", "multi_grid_group")) and "block" not in method else U32
         if method in ("shfl", "shfl_up", "shfl_down", "shfl_xor"):
             return _type(args)
+        if method == "map_shared_rank":
+            return _type(args)
         return _GROUP_METHODS.get(method)
     if name.startswith(_CONTAINERS):
         if (
@@ -343,6 +350,24 @@ def method_type(
             _type(args) if method in ("Sum", "Reduce") and args else VOID if method not in ("Sum", "Reduce") else None
         )
     return None
+
+
+#: Members of ``cudaDeviceProp`` that are no ``int``.
+_DEVICE_SIZES = frozenset({
+    "totalGlobalMem", "sharedMemPerBlock", "sharedMemPerMultiprocessor", "sharedMemPerBlockOptin", "totalConstMem",
+    "memPitch", "textureAlignment", "texturePitchAlignment", "surfaceAlignment", "reservedSharedMemPerBlock",
+})  # fmt: skip
+
+
+def member_type(name: str, member: str) -> Type | None:
+    """The type of ``object.member`` for an object of a CUDA class ``name`` whose fields are not listed."""
+    if name != "cudaDeviceProp":
+        return None
+    if member in _DEVICE_SIZES:
+        return U64
+    if member in ("maxThreadsDim", "maxGridSize"):
+        return Array(I32, 3)
+    return Array(I8, 256) if member == "name" else I32
 
 
 def element_type(name: str, first: Type | int | None) -> Type | None:

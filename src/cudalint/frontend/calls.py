@@ -464,7 +464,7 @@ class Calls(Expressions):
             if size is not None:
                 arguments_of[result] = (size,)
             return result
-        rule = RETURNS.get(full) if full.startswith("std::") else None
+        rule = RETURNS.get(full) if "::" in full else None
         if rule is None:
             rule = RETURNS.get(last)
         if rule is not None:

@@ -50,6 +50,8 @@ _STD_CLASSES = frozenset({
     "ofstream", "ifstream", "stringstream", "ostringstream", "mt19937", "ostream", "istream", "fstream", "queue",
     "bitset", "valarray", "chrono", "numeric_limits", "unordered_set", "priority_queue", "stack", "exception",
 })  # fmt: skip
+_TENSORS = frozenset({"at::Tensor", "torch::Tensor"})
+_NAMESPACES_OF_TENSOR = frozenset({"at", "torch"})
 _CLASS_NAMESPACES = ("wmma::fragment", "cub::", "thrust::", "at::", "torch::", "nvcuda::wmma::fragment", "cuda::")
 _GROUPS = frozenset({
     "thread_block", "grid_group", "thread_group", "coalesced_group", "multi_grid_group", "cluster_group",
@@ -227,6 +229,8 @@ class Typer:
                 return Struct(name) if last in _STD_CLASSES else None
             if head == "cooperative_groups":
                 return Struct(name) if last in _GROUPS else None
+            if name in _TENSORS:
+                return Struct("at::Tensor")
             outer = self.find_type(head)
             if isinstance(outer, Struct):
                 return self.member_type(outer, last)
@@ -236,6 +240,8 @@ class Typer:
             return Struct(f"std::{name}")
         if found is None and "cooperative_groups" in self.scope.usings and name in _GROUPS:
             return Struct(f"cooperative_groups::{name}")
+        if found is None and name == "Tensor" and not _NAMESPACES_OF_TENSOR.isdisjoint(self.scope.usings):
+            return Struct("at::Tensor")
         return found
 
     def own_arguments(self, decl: TypeDecl) -> tuple[Type | int | None, ...]:
@@ -483,7 +489,9 @@ class Typer:
         shown = arguments if decl.arguments is None else ()
         texts = ", ".join("?" if v is None else str(v) for v in shown)
         name = re.sub(r"@\d+", "", decl.qualname).removeprefix("::")
-        identity: object = decl.declarations.file.path
+        file = decl.declarations.file
+        # The two readings of a file may lay a class out differently.
+        identity: object = file.path if file.reading == "device" else (file.path, file.reading)
         if "@" in decl.qualname:
             identity = (identity, decl.start)
         elif outer or decl.arguments is not None:
