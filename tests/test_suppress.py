@@ -197,3 +197,85 @@ def test_a_baseline_of_another_version(cudalint, write):
     write("k.cu")
     write("base.json", '{"version": 9, "findings": []}')
     assert "version 9" in cudalint("check", "--baseline", "base.json").stderr
+
+
+# Macros: the fault of a body is one finding, and may be suppressed at a use or at the body
+
+MACRO = """\
+#define SUM(NAME) \\
+    __global__ void NAME(float *x, float *out, int n) { \\
+        __shared__ float tile[256]; \\
+        int i = blockIdx.x * blockDim.x + threadIdx.x; \\
+        if (i >= n) return; \\
+        tile[threadIdx.x] = x[i]; \\
+        __syncthreads(); \\
+        out[i] = tile[255 - threadIdx.x]; \\
+    }{BODY}
+SUM(one){ONE}
+SUM(two){TWO}
+"""
+
+
+def macro(body="", one="", two="") -> str:
+    text = MACRO
+    for key, comment in (("{BODY}", body), ("{ONE}", one), ("{TWO}", two)):
+        text = text.replace(key, comment and f" // cudalint: {comment}")
+    return text
+
+
+def test_a_macro_is_one_finding(cudalint):
+    (found,) = cudalint.json("--stdin-filename", "k.cu", stdin=macro())
+    assert (found["code"], found["line"], found["column"]) == ("CL301", 10, 1)
+    related = [(r["line"], r["message"]) for r in found["related"]]
+    assert (1, "the macro SUM is defined here") in related
+    assert (11, "SUM is used here too") in related
+
+
+def test_a_macro_is_suppressed_at_each_use_or_at_its_body(cudalint):
+    assert check(cudalint, macro(one="ignore[CL301]")) == ["11: CL301"]
+    assert check(cudalint, macro(one="ignore[CL301]", two="ignore[CL301]")) == []
+    assert check(cudalint, macro(body="ignore[CL301]")) == []
+
+
+def test_a_baseline_knows_a_macro_by_any_use(cudalint, write):
+    write("k.cu", macro())
+    cudalint("check", "--write-baseline", "base.json")
+    assert cudalint.concise("--baseline", "base.json") == []
+    write("k.cu", macro().replace("SUM(one)", "SUM(zero)\nSUM(one)"))
+    assert cudalint.concise("--baseline", "base.json") == []
+
+
+# Headers: what stands in one is found, and its suppression used, from whichever side the check begins
+
+HEADER = """\
+__device__ void reduce(float *tile, float v, int i, int n) {
+    if (i >= n) return;{COMMENT}
+    tile[threadIdx.x] = v;
+    __syncthreads();
+}
+"""
+KERNEL = """\
+#include "reduce.cuh"
+__global__ void k(const float *x, float *out, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    reduce(tile, x[i < n ? i : 0], i, n);
+    out[i] = tile[255 - threadIdx.x];
+}
+"""
+
+
+def test_a_header_gives_the_same_alone(cudalint, write):
+    write("reduce.cuh", HEADER.replace("{COMMENT}", ""))
+    write("k.cu", KERNEL)
+    whole = [f for f in cudalint.json() if f["file"] == "reduce.cuh"]
+    assert [(f["line"], f["code"]) for f in whole] == [(2, "CL301")]
+    assert cudalint.json("reduce.cuh") == whole
+    assert [f for f in cudalint.json("k.cu") if f["file"] == "reduce.cuh"] == whole
+
+
+def test_a_suppression_in_a_header_is_used_from_outside(cudalint, write):
+    write("reduce.cuh", HEADER.replace("{COMMENT}", " // cudalint: ignore[CL301]"))
+    write("k.cu", KERNEL)
+    for paths in ([], ["reduce.cuh"], ["k.cu"]):
+        assert [f for f in cudalint.json(*paths) if f["file"] == "reduce.cuh"] == []

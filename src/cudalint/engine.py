@@ -61,15 +61,24 @@ class Result(NamedTuple):
     source: Callable[[str], bytes]
 
 
+class Placed(NamedTuple):
+    """A finding, and the macro whose body made it (its name and the span of its definition), if one did."""
+
+    finding: Finding
+    macro: tuple[str, Span] | None = None
+
+    @property
+    def key(self) -> tuple[str, Span]:
+        return self.finding.code, self.finding.span
+
+
 class Checked(NamedTuple):
     """What one file gave: every finding of the selected rules, in whatever file it stands, before suppression."""
 
-    findings: list[Finding]
+    findings: list[Placed]
     directives: dict[str, list[Directive]]
     problems: list[str]
     lines: int
-    bodies: dict[tuple[str, Span], Span]
-    """The macro bodies that findings (by code and place) stand in: the place is a use of the macro."""
 
 
 def check(paths: Sequence[str], options: Options) -> Result:
@@ -90,36 +99,36 @@ def check(paths: Sequence[str], options: Options) -> Result:
         from cudalint import compdb
 
         compdb.read(options.compile_commands)  # a wrong one is an error before anything is checked
-    worker = Worker(overlay, options.compile_commands)
+    worker = Worker(overlay, options.compile_commands, frozenset(target.path for target in targets))
 
-    findings: dict[tuple[str, Span], Finding] = {}
-    found_directives: dict[str, list[Directive]] = {}
-    bodies: dict[tuple[str, Span], Span] = {}
+    merged: dict[tuple[str, Span], Placed] = {}
+    found: dict[str, list[Directive]] = {}
     lines = 0
     for checked in _each(worker, targets, options.jobs, problems):
-        bodies.update(checked.bodies)
-        for finding in checked.findings:
-            key = (finding.code, finding.span)
-            findings[key] = _merge(findings[key], finding) if key in findings else finding
-        found_directives.update(checked.directives)
+        for placed in checked.findings:
+            merged[placed.key] = _merge(merged[placed.key], placed) if placed.key in merged else placed
+        found.update(checked.directives)
         problems.extend(checked.problems)
         lines += checked.lines
 
-    _one_a_body(findings, bodies)
     source = _Sources(overlay)
-    kept, used = _suppress(findings.values(), found_directives)
-    held_back = len(findings) - len(kept)
-    unused = list(_unused(targets, found_directives, used))
-    kept_unused, _ = _suppress(unused, found_directives)
-    held_back += len(unused) - len(kept_unused)
+    used: set[tuple[str, tuple[int, int]]] = set()
+    suppressed = {placed.key for placed in merged.values() if _speaking(placed, found, used)}
+    for placed in map(Placed, _unused(targets, found, used)):
+        merged[placed.key] = placed
+        if _speaking(placed, found, used):
+            suppressed.add(placed.key)
     roots = {target.path: target.settings.root for target in targets}
-    reported = {f.fingerprint: f for f in _numbered([*findings.values(), *unused], source, roots)}
-    wanted = {(f.code, f.span) for f in (*kept, *kept_unused)}
-    final = [f for f in reported.values() if (f.code, f.span) in wanted and f.fingerprint not in accepted]
-    held_back += len(wanted) - len(final)
+    groups: dict[tuple[str, Span], list[Placed]] = {}
+    for placed in _numbered(merged.values(), source, roots):
+        if placed.key not in suppressed:
+            place = placed.macro[1] if placed.macro else placed.finding.span
+            groups.setdefault((placed.finding.code, place), []).append(placed)
+    final = [_one(group) for group in groups.values() if accepted.isdisjoint(p.finding.fingerprint for p in group)]
     return Result(
-        final, problems, len(targets), excluded, lines, time.perf_counter() - began, held_back, source.__getitem__
-    )
+        final, problems, len(targets), excluded, lines, time.perf_counter() - began,
+        len(suppressed) + len(groups) - len(final), source.__getitem__,
+    )  # fmt: skip
 
 
 def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
@@ -134,15 +143,18 @@ def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) 
 class Worker:
     """Checks files one by one; holds the projects, so that what files share is read once."""
 
-    def __init__(self, overlay: dict[str, bytes], compile_commands: str | None = None) -> None:
-        self._overlay, self._compile_commands = overlay, compile_commands
+    def __init__(
+        self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset()
+    ) -> None:
+        self._overlay, self._compile_commands, self._targets = overlay, compile_commands, targets
         # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}
+        self._includers: dict[tuple[str, Settings], list[Placed]] = {}
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
-        found = Checked([], {}, [], 0, {})
+        found = Checked([], {}, [], 0)
         try:
             file = self.project(target.settings).file(target.path)
         except Exception as fault:
@@ -153,17 +165,40 @@ class Worker:
                 found.problems.append(f"{_shown(target.path)}: {file.error}")
             elif GAP in target.settings.selection.codes:
                 span = Span(target.path, 1, 1, 1, 1)
-                found.findings.append(self._gap(target, span, f"the file was not checked: {file.error}"))
+                found.findings.append(Placed(self._gap(target, span, f"the file was not checked: {file.error}")))
             return found
         found = found._replace(lines=len(_LINE_END.findall(file.raw)) + (file.raw[-1:] not in (b"\n", b"\r", b"")))
         if GAP in target.settings.selection.codes:
             gaps = self._gaps(target, file)
-            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
+            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(map(Placed, gaps)))
         self._run(target, found)
-        kept = [f for f in found.findings if self._wanted(target, f)]
-        for path in {target.path, *(f.span.file for f in kept)}:
+        self._guard(target, "in the files that include it", found, lambda: self._from_includers(target, file, found))
+        kept = [placed for placed in found.findings if self._wanted(target, placed.finding)]
+        for path in {path for p in kept for path in _places(p)} | {target.path}:
             found.directives[path] = directives(self.project(target.settings).file(path).raw)
         return found._replace(findings=kept)
+
+    def _from_includers(self, target: Target, file: SourceFile, found: Checked) -> None:
+        """What stands in this file and is seen from a kernel of a file that includes it and is not checked itself:
+        so one header gives the same findings as the whole project."""
+        if not any(function.has_body for function in file.declarations.functions):
+            return
+        project = self.project(target.settings)
+        seen = {target.path}
+        stack = [target.path]
+        while stack:
+            for path in project.includers(stack.pop()):
+                if path in seen:
+                    continue
+                seen.add(path)
+                stack.append(path)
+                if path not in self._targets:
+                    key = (path, target.settings)
+                    if key not in self._includers:
+                        other = Checked([], {}, [], 0)
+                        self._run(target._replace(path=path), other)
+                        self._includers[key] = other.findings
+                    found.findings.extend(p for p in self._includers[key] if p.finding.span.file == target.path)
 
     def project(self, settings: Settings) -> Project:
         """The project that files with these settings belong to."""
@@ -189,11 +224,7 @@ class Worker:
                 def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
                     for draft in run(unit):
                         if draft.code in (selection.codes if draft.form is None else selection.forms):
-                            finding = _place(draft, target.settings)
-                            found.findings.append(finding)
-                            body = _body(draft)
-                            if body is not None:
-                                found.bodies[finding.code, finding.span] = body
+                            found.findings.append(_place(draft, target.settings))
 
                 self._guard(target, f"in {each.name}", found, drafts)
 
@@ -233,7 +264,7 @@ class Worker:
         return not settings.ignored(path, pages()[finding.code])
 
 
-def _place(draft: Draft, settings: Settings) -> Finding:
+def _place(draft: Draft, settings: Settings) -> Placed:
     """The draft where the user sees it, under its page's name."""
     page = pages()[draft.code]
     function = draft.function
@@ -242,7 +273,7 @@ def _place(draft: Draft, settings: Settings) -> Finding:
         draft.fix.title,
         tuple(Edit(edit.file.span(edit.start, edit.end), edit.text) for edit in draft.fix.edits),
     )
-    return Finding(
+    finding = Finding(
         code=draft.code,
         name=page.name,
         level=settings.level_of(page, draft.level or page.level),
@@ -258,51 +289,55 @@ def _place(draft: Draft, settings: Settings) -> Finding:
         fingerprint="",
         help=draft.help,
     )
-
-
-def _body(draft: Draft) -> Span | None:
-    """The macro's body that a draft stands in; None outside of macros and inside of their arguments."""
     use = draft.file.macro_use(draft.start)
-    if use is None or draft.file.origin(draft.start, draft.end) != (use.start, use.end):
-        return None
-    return use.body
+    if use is None or use.body is None or draft.file.origin(draft.start, draft.end) != (use.start, use.end):
+        return Placed(finding)  # not in a macro, or in an argument of one
+    return Placed(finding, (use.name, use.body))
 
 
-def _one_a_body(findings: dict[tuple[str, Span], Finding], bodies: dict[tuple[str, Span], Span]) -> None:
-    """One finding a macro body and rule: the first use stands for all, the others and the body are related."""
-    first: dict[tuple[str, Span], tuple[str, Span]] = {}
-    for key in sorted(bodies.keys() & findings.keys(), key=lambda key: key[1]):
-        body = (key[0], bodies[key])
-        if body not in first:
-            first[body] = key
-            related = (*findings[key].related, Related(bodies[key], "the macro that it stands in"))
-            findings[key] = findings[key]._replace(related=related)
-        else:
-            other = findings.pop(key)
-            one = findings[first[body]]
-            related = (*one.related, Related(other.span, "the macro is used here too"))
-            findings[first[body]] = one._replace(related=related)
-
-
-def _merge(one: Finding, other: Finding) -> Finding:
+def _merge(one: Placed, other: Placed) -> Placed:
     """One defect found twice (two instantiations, two units): the first's words, both's related places."""
-    level = min(one.level, other.level, key=_SEVERITY.index)
-    return one._replace(level=level, related=(*one.related, *(r for r in other.related if r not in one.related)))
+    return one._replace(finding=_with_related(one.finding, other.finding.level, other.finding.related))
 
 
-def _suppress(
-    findings: Iterable[Finding], found: dict[str, list[Directive]]
-) -> tuple[list[Finding], set[tuple[str, tuple[int, int]]]]:
-    """The findings that no directive speaks for, and the directives (file, place) that did something."""
-    kept: list[Finding] = []
-    used: set[tuple[str, tuple[int, int]]] = set()
-    for finding in findings:
-        path = finding.span.file
-        speaking = [d for d in found.get(path, ()) if d.covers(finding.code, finding.span)]
-        used.update((path, d.start) for d in speaking)
-        if not speaking:
-            kept.append(finding)
-    return kept, used
+def _with_related(finding: Finding, level: Level, related: Iterable[Related]) -> Finding:
+    level = min(finding.level, level, key=_SEVERITY.index)
+    more = tuple(each for each in dict.fromkeys(related) if each not in finding.related)
+    return finding._replace(level=level, related=finding.related + more)
+
+
+def _one(group: list[Placed]) -> Finding:
+    """The finding of a macro's body stands at its first use; the body and the other uses are related."""
+    first = group[0]
+    if first.macro is None:
+        return first.finding
+    name, body = first.macro
+    related = [Related(body, f"the macro {name} is defined here")]
+    level = first.finding.level
+    for placed in group[1:]:
+        related.append(Related(placed.finding.span, f"{name} is used here too"))
+        level = min(level, placed.finding.level, key=_SEVERITY.index)
+    return _with_related(first.finding, level, related)
+
+
+def _places(placed: Placed) -> Iterator[str]:
+    """The files in which a suppression may speak for the finding."""
+    yield placed.finding.span.file
+    if placed.macro is not None:
+        yield placed.macro[1].file
+
+
+def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]) -> bool:
+    """Does a directive, at the finding or at its macro's body, speak for it? Those that do are added to ``used``."""
+    spans = [placed.finding.span] if placed.macro is None else [placed.finding.span, placed.macro[1]]
+    speaking = {
+        (span.file, directive.start)
+        for span in spans
+        for directive in found.get(span.file, ())
+        if directive.covers(placed.finding.code, span)
+    }
+    used |= speaking
+    return bool(speaking)
 
 
 def _unused(
@@ -339,14 +374,15 @@ _TOKENS = re.compile(rb"\w+|[^\w\s]")
 _COMMENTS = re.compile(rb"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 
-def _numbered(findings: list[Finding], source: _Sources, roots: dict[str, str]) -> Iterator[Finding]:
+def _numbered(everything: Iterable[Placed], source: _Sources, roots: dict[str, str]) -> Iterator[Placed]:
     """The findings in order, with fingerprints that survive edits elsewhere in the file."""
     from hashlib import sha256
 
     split: dict[str, list[bytes]] = {}
     ordinals: dict[bytes, int] = {}
     default_root = next(iter(roots.values()), os.getcwd())
-    for f in sorted(findings, key=lambda f: (f.span.file, f.span.line, f.span.column, f.code, f.span)):
+    for placed in sorted(everything, key=lambda p: (p.finding.span[:3], p.key)):
+        f = placed.finding
         path = f.span.file
         if path not in split:
             split[path] = _LINE_END.split(source[path])
@@ -357,7 +393,8 @@ def _numbered(findings: list[Finding], source: _Sources, roots: dict[str, str]) 
         name = "\0".join((f.code, inside, f.function or "")).encode("utf-8", "surrogateescape")
         key = name + b"\0" + b" ".join(_TOKENS.findall(text))
         ordinals[key] = ordinals.get(key, -1) + 1
-        yield f._replace(fingerprint=sha256(key + b"\0%d" % ordinals[key]).hexdigest()[:20])
+        fingerprint = sha256(key + b"\0%d" % ordinals[key]).hexdigest()[:20]
+        yield placed._replace(finding=f._replace(fingerprint=fingerprint))
 
 
 class _Sources(dict[str, bytes]):
