@@ -415,6 +415,11 @@ class _Walker:
             name = declared_name(declarator)
             if name is not None:
                 text = self.text(name)
+                tag = type_.child_by_field_name("name")
+                if tag is not None and declarator.type == "type_identifier" and self.text(tag) == text and (
+                    type_.type in CLASSES or type_.type == "enum_specifier"
+                ):  # fmt: skip
+                    continue  # `typedef struct S S;` names no other type than S
                 found = self.into.types.get(at.qualified(text))
                 if found is None or found.node.id != type_.id:
                     self.add_type(

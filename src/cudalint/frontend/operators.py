@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.builtins import AXES, SPECIALS, element_type
+from cudalint.frontend.builtins import AXES, SPECIALS, element_type, member_type
 from cudalint.frontend.typing import FUNCTION, arguments_of, decay
 from cudalint.ir.nodes import (
     AddrOf,
@@ -407,7 +407,8 @@ class Operators(Names):
                 value = self.static_member(type_, name)
                 if type(value) is Var:
                     return Ref(a, b, value)
-            return Member(a, b, Unknown(f"member '{name}' of '{type_}'"), base, name)
+            known = member_type(type_.name, name)
+            return Member(a, b, known or Unknown(f"member '{name}' of '{type_}'"), base, name)
         if isinstance(type_, Unknown):
             return Member(a, b, type_, base, name)
         return Member(a, b, Unknown(f"member '{name}' of '{type_}'"), base, name)

@@ -240,7 +240,9 @@ class Typer:
             return Struct(f"std::{name}")
         if found is None and "cooperative_groups" in self.scope.usings and name in _GROUPS:
             return Struct(f"cooperative_groups::{name}")
-        if found is None and name == "Tensor" and not _NAMESPACES_OF_TENSOR.isdisjoint(self.scope.usings):
+        if found is None and name == "Tensor" and not _NAMESPACES_OF_TENSOR.isdisjoint(
+            (*self.scope.usings, self.prefix.partition("::")[0])
+        ):  # fmt: skip
             return Struct("at::Tensor")
         return found
 

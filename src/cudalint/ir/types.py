@@ -239,6 +239,8 @@ def _vector(name: str, element: Type, lanes: int) -> Struct:
 
 
 DIM3 = _vector("dim3", U32, 3)
+EXTENT = Struct("cudaExtent")
+EXTENT.fields, EXTENT.packed_size, EXTENT.align = {"width": U64, "height": U64, "depth": U64}, 24, 8
 
 #: CUDA's built-in vector types by name (``float4``, ``uint3``, ``longlong2`` ...).
 VECTORS: dict[str, Struct] = {
@@ -260,7 +262,9 @@ BUILTIN_NAMES: dict[str, Type] = {
     "ptrdiff_t": I64, "intptr_t": I64, "uintptr_t": U64, "ulong": U64, "long": I64,
     "float": F32, "double": F64, "half": F16, "__half": F16, "nv_bfloat16": BF16,
     "__nv_bfloat16": BF16, "wchar_t": I32, "clock_t": I64, "time_t": I64, "dim3": DIM3,
-    "cudaError_t": I32, "cudaError": I32, "char16_t": U16, "char32_t": U32,
+    "cudaError_t": I32, "cudaError": I32, "char16_t": U16, "char32_t": U32, "cudaTextureObject_t": U64,
+    "cudaSurfaceObject_t": U64, "cudaMemcpyKind": I32, "cudaDeviceProp": Struct("cudaDeviceProp"),
+    "hipDeviceProp_t": Struct("cudaDeviceProp"), "cudaExtent": EXTENT,
     **VECTORS,
 }  # fmt: skip
 
