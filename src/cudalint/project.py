@@ -31,6 +31,7 @@ SOURCES = (
     ".cu", ".cuh", ".hip", ".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".inc", ".ipp", ".tpp",
     ".c", ".cc", ".cpp", ".cxx", ".c++",
 )  # fmt: skip
+_KERNEL = re.compile(rb"__global__\b[^;{}#]*?\b(?!__launch_bounds__|__cluster_dims__|__attribute__)([A-Za-z_]\w*)\s*\(")
 _INCLUDE = re.compile(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
 _MAX_LINKS = 40
 
@@ -109,6 +110,7 @@ class Project(preprocess.Environment):
         self._paths: list[str] | None = None
         self._by_name: dict[str, list[str]] | None = None
         self._includers: dict[str, list[str]] | None = None
+        self._kernels: dict[str, dict[str, list[str]]] = {}
 
     def holds(self, path: str) -> bool:
         """Whether an absolute, normal path is the root or lies under it (by its spelling alone)."""
@@ -272,17 +274,22 @@ class Project(preprocess.Environment):
         """The other files whose launches may be of the kernels of ``path``, sorted: the files that include it,
         however indirectly, and the files of its folder."""
         path = os.path.abspath(path)
-        found = set()
-        stack = [path]
+        found = set(self.including(path))
+        folder = os.path.dirname(path)
+        if self.holds(folder):
+            found.update(self.siblings(folder))
+        found.discard(path)
+        return sorted(found)
+
+    def including(self, path: str) -> list[str]:
+        """The files that include ``path``, however indirectly, sorted."""
+        found: set[str] = set()
+        stack = [os.path.abspath(path)]
         while stack:
             for includer in self.includers(stack.pop()):
                 if includer not in found:
                     found.add(includer)
                     stack.append(includer)
-        folder = os.path.dirname(path)
-        if self.holds(folder):
-            found.update(self.siblings(folder))
-        found.discard(path)
         return sorted(found)
 
     def siblings(self, folder: str) -> list[str]:
@@ -296,12 +303,24 @@ class Project(preprocess.Environment):
             pass
         return found
 
+    def defining(self, folder: str, name: str) -> list[str]:
+        """The files of a folder whose text defines or declares a kernel called ``name``, sorted."""
+        kernels = self._kernels.get(folder)
+        if kernels is None:
+            kernels = self._kernels[folder] = {}
+            for path in sorted(self.siblings(folder)):
+                text = self.content(path)
+                if b"__global__" in text:
+                    for found in set(_KERNEL.findall(text)):
+                        kernels.setdefault(found.decode(), []).append(path)
+        return kernels.get(name, [])
+
     def includers(self, path: str) -> list[str]:
         """The files under the root with an ``#include`` of ``path``, by their text alone."""
         if self._includers is None:
             self._includers = {}
             for includer in self.paths():
-                text = self._content(includer)
+                text = self.content(includer)
                 if b"include" not in text:
                     continue
                 for quote, name in dict.fromkeys(_INCLUDE.findall(text)):
@@ -310,7 +329,8 @@ class Project(preprocess.Environment):
                         self._includers.setdefault(target, []).append(includer)
         return self._includers.get(path, [])
 
-    def _content(self, path: str) -> bytes:
+    def content(self, path: str) -> bytes:
+        """A file's bytes for a search in its text; empty for one that is too large or cannot be read."""
         if path in self.overlay:
             return self.overlay[path]
         if path in self._files:

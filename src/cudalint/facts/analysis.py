@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cudalint.project import Project
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_LAUNCH = re.compile(rb"<<<|\b(?:cuda|hip)Launch")
+_MAX_HOSTS = 100
+"""Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
 
@@ -46,19 +49,9 @@ class _Analysis:
     def units(self) -> Iterator[Kernel | Launch | HostFunction]:
         declarations = self.file.declarations
         own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body]
-        for decl in self.host_functions(self.file):
+        for decl in self.host_functions(self.file)[:_MAX_HOSTS]:
             self.run_host(decl)
-        if own:
-            names = {f.name for f in own}
-            for path in self.project.linked(self.file.path):
-                if path == self.file.path:
-                    continue
-                other = self.project.file(path)
-                if other.error is not None or not any(name.encode() in other.text for name in names):
-                    continue
-                for decl in self.host_functions(other):
-                    if decl not in self.hosts and self.mentions(decl, names):
-                        self.run_host(decl)
+        self.run_linked({f.name for f in own})
         self.judge()
         bound = {decl for decl, _ in self.kernels}
         for decl in own:
@@ -78,6 +71,28 @@ class _Analysis:
         for launch in self.launches:
             if launch.event.fn.file.path == self.file.path:
                 yield launch
+
+    def run_linked(self, names: set[str]) -> None:
+        """Walks the host functions of other files that launch this file's kernels, and their callers there."""
+        folder = os.path.dirname(self.file.path)
+        including = set(self.project.including(self.file.path))
+        # Beside the file a name must have one meaning; where the file is included it is this very kernel.
+        alone = {name for name in names if self.project.defining(folder, name) in ([], [self.file.path])}
+        for path in self.project.linked(self.file.path) if names else ():
+            wanted = names if path in including else alone
+            text = self.project.content(path)
+            wanted = {name for name in wanted if name.encode() in text}
+            if not wanted or not _LAUNCH.search(text):
+                continue
+            other = self.project.file(path)
+            if other.error is not None:
+                continue
+            for decl in self.host_functions(other):
+                if len(self.hosts) >= _MAX_HOSTS:
+                    return
+                if decl not in self.hosts and self.mentions(decl, wanted):
+                    self.run_host(decl)
+                    wanted.add(decl.name)
 
     def judge(self) -> None:
         """Leaves each launch to the walks that rules judge, and drops kernels that only the others launch."""
@@ -169,7 +184,7 @@ class _Analysis:
             return None
         found = [
             f
-            for path in sorted(self.project.siblings(os.path.dirname(event.fn.file.path)))
+            for path in self.project.defining(os.path.dirname(event.fn.file.path), name)
             if (file := self.project.file(path)).error is None
             for f in file.declarations.functions_by_name.get(name, ())
             if f.kind == "kernel" and f.has_body
