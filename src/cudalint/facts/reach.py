@@ -57,7 +57,8 @@ class Reach:
         if term.op not in ("lt", "le", "eq"):
             return
         strict = 1 if term.op == "lt" else 0
-        for side, other, upper in ((*term.args, True), (*term.args[::-1], False)):
+        first, second = term.args
+        for side, other, upper in ((first, second, True), (second, first, False)):
             if other.op != "const" or not isinstance(other.data, int):
                 continue
             side = strip(side)

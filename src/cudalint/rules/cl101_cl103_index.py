@@ -1,4 +1,4 @@
-"""CL101 uncast-grid-product, CL102 uncast-global-index and CL103 narrow-index: products that wrap before they are widened."""
+"""CL101 uncast-grid-product, CL102 uncast-global-index, CL103 narrow-index: indices and steps that wrap in 32 bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Conversion, Induction, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
-    from cudalint.rules.width import Bound
+    from cudalint.rules.draft import FixDraft
+    from cudalint.rules.width import Bound, Triple
 
 CODES = ("CL101", "CL102", "CL103")
 
@@ -36,11 +37,11 @@ def check_products(kernel: Kernel) -> Iterator[Draft]:
         return
     bounds = width.bounds(flow)
     reported: set[int] = set()
-    for draft, node in _narrow(kernel, bounds):
+    for narrow, node in _narrow(kernel, bounds):
         if node not in reported:
             reported.add(node)
-            yield draft
-    compared = {id(x) for c in flow.comparisons for x in (getattr(c.node, "left", None), getattr(c.node, "right", None))}
+            yield narrow
+    compared = {id(getattr(c.node, side, None)) for c in flow.comparisons for side in ("left", "right")}
     addresses: set[Term] | None = None
     for event in flow.conversions:
         if not (isinstance(event.to, Int) and event.to.bits == 64):
@@ -71,9 +72,8 @@ def _launch_axes(product: Term) -> set[str] | None:
     axes: set[str] = set()
     for monomial, coefficient in t.poly(product).items():
         for axis in _AXES:
-            if BID[axis] in monomial or GDIM[axis] in monomial:
-                if len(monomial) > 1 or abs(coefficient) > 1:
-                    axes.add(axis)
+            if (BID[axis] in monomial or GDIM[axis] in monomial) and (len(monomial) > 1 or abs(coefficient) > 1):
+                axes.add(axis)
     return axes or None
 
 
@@ -145,8 +145,8 @@ def _alone(
             continue
         text = support.text(place.fn, place.node)
         message = (
-            f"`{text}` is computed in 32 bits and widened afterwards: from {grid[0]:,} blocks of {_shape(block)} threads on "
-            f"it wraps, here to {wrapped:,} instead of {meant:,}"
+            f"`{text}` is computed in 32 bits and widened afterwards: from {_blocks(grid):,} blocks of {_shape(block)} "
+            f"threads on it wraps, here to {wrapped:,} instead of {meant:,}"
         )
         return Draft(
             "CL101", place.fn, place.fn.file, place.node.start, place.node.end, message,
@@ -165,7 +165,7 @@ def _indexed(
     over = product.type.hi + 1
     for launch in _reaching(kernel, product, axes, bounds):
         block = width.block_of(launch, kernel.config)
-        case = _first_thread(event.term, product, axes, block, over, kernel)
+        case = _first_thread(event.term, product, axes, block, over)
         if case is None:
             continue
         grid, thread, wrapped, meant = case
@@ -174,8 +174,8 @@ def _indexed(
             continue
         text = support.text(place.fn, place.node)
         message = (
-            f"`{text}` is computed in 32 bits and widened afterwards: in thread {thread[1][0]} of block {thread[0][0]:,} "
-            f"(blocks of {_shape(block)}) the index {meant:,} becomes {wrapped:,}, an element that another thread has"
+            f"`{text}` is computed in 32 bits and widened afterwards: in thread {thread[1][0]} of block "
+            f"{max(thread[0]):,} (blocks of {_shape(block)}) index {meant:,} becomes {wrapped:,}, which another has"
         )
         return Draft(
             "CL102", place.fn, place.fn.file, place.node.start, place.node.end, message,
@@ -187,11 +187,15 @@ def _indexed(
     return None
 
 
-def _shape(block: tuple[int, int, int]) -> str:
+def _blocks(grid: Triple) -> int:
+    return grid[0] * grid[1] * grid[2]
+
+
+def _shape(block: Triple) -> str:
     return str(block[0]) if block[1:] == (1, 1) else " x ".join(str(b) for b in block if b > 1) or "1"
 
 
-def _fix(event: Conversion, place: Operation):  # type: ignore[no-untyped-def]  # FixDraft or None
+def _fix(event: Conversion, place: Operation) -> FixDraft | None:
     if event.fn is place.fn and width.inside(place.node, event.node):
         return width.cast_products(event.fn, event.node)
     return None
@@ -203,13 +207,11 @@ def _widened(event: Conversion, place: Operation) -> Iterator[support.Place]:
         yield event.fn.file, event.node.start, event.node.end, "widened here, too late"
 
 
-def _grid_for(
-    product: Term, axes: set[str], block: tuple[int, int, int], over: int
-) -> tuple[int, int, int] | None:
+def _grid_for(product: Term, axes: set[str], block: Triple, over: int) -> Triple | None:
     """The fewest blocks along x (all axes that take part, where x does not) at which a product is ``over``."""
     free = {x: block[0] for x in t.leaves(product) if x.data.kind == "param"}
 
-    def shaped(count: int) -> tuple[int, int, int]:
+    def shaped(count: int) -> Triple:
         if "x" in axes:
             return count, 1, 1
         return 1, count if "y" in axes else 1, count if "z" in axes else 1
@@ -223,16 +225,14 @@ def _grid_for(
 
 
 def _first_thread(
-    index: Term, product: Term, axes: set[str], block: tuple[int, int, int], over: int, kernel: Kernel
-) -> tuple[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]], int, int] | None:
+    index: Term, product: Term, axes: set[str], block: Triple, over: int
+) -> tuple[Triple, tuple[Triple, Triple], int, int] | None:
     """The grid and the first thread (block, thread) whose index is ``over``, with the index in 32 bits and as meant."""
     leaves = t.leaves(index)
     rest: dict[Term, int] = {}
     for leaf in leaves:
         kind = leaf.data.kind
-        if kind in ("tid", "bid"):
-            rest[leaf] = 0
-        elif kind in ("loop", "load", "call", "phi", "exit", "unknown"):
+        if kind in ("tid", "bid", "loop", "load", "call", "phi", "exit", "unknown"):
             rest[leaf] = 0
         elif kind == "param":
             rest[leaf] = block[0] if leaf in t.leaves(product) else 0
@@ -268,7 +268,7 @@ def _first_thread(
 
 
 def _sizes(
-    kernel: Kernel, launch: Launch | None, grid: tuple[int, int, int], block: tuple[int, int, int],
+    kernel: Kernel, launch: Launch | None, grid: Triple, block: Triple,
     bounds: list[Bound], axes: set[str],
 ) -> dict[str, int] | None:  # fmt: skip
     """The sizes by name that start such a grid; None where the launch cannot."""
@@ -281,9 +281,9 @@ def _sizes(
     threads = (grid[0] - 1) * block[0] + 1
     for bound in bounds:
         leaf = strip(bound.limit)
-        if leaf.op == "atom" and any(BID[a] in bound.ids for a in axes):
-            if threads <= leaf.data.hi and (kernel.config.max_elements or threads) >= threads:
-                return {leaf.data.name: threads}
+        own = leaf.op == "atom" and any(BID[a] in bound.ids for a in axes)
+        if own and threads <= leaf.data.hi and (kernel.config.max_elements or threads) >= threads:
+            return {leaf.data.name: threads}
     return {}
 
 
@@ -293,7 +293,7 @@ def _sizes(
 def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
     """32-bit indices made of block and thread ids that are tested against a 64-bit bound."""
     for bound in bounds:
-        index, limit = bound.index, strip(bound.limit)
+        index, limit = bound.value, strip(bound.limit)
         if not (isinstance(index.type, Int) and index.type.bits == 32):
             continue
         if not (isinstance(limit.type, Int) and limit.type.bits == 64 and limit.op != "const"):
@@ -309,7 +309,8 @@ def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
         place = width.origin(kernel.flow, product, bound.event)
         if place is None:
             continue
-        for launch in [*kernel.launches] or [None]:
+        launches: list[Launch | None] = [*kernel.launches] or [None]
+        for launch in launches:
             draft = _narrow_at(kernel, launch, bound, limit, induction, place)
             if draft is not None:
                 yield draft, id(place.node)
@@ -317,9 +318,8 @@ def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
 
 
 def _scales_block(product: Term) -> bool:
-    return any(
-        BID[a] in monomial and (len(monomial) > 1 or abs(c) > 1) for monomial, c in t.poly(product).items() for a in _AXES
-    )
+    scaled = [m for m, c in t.poly(product).items() if len(m) > 1 or abs(c) > 1]
+    return any(BID[a] in m for m in scaled for a in _AXES)
 
 
 def _induction(index: Term) -> Induction | None:
@@ -334,7 +334,7 @@ def _induction(index: Term) -> Induction | None:
 def _narrow_at(
     kernel: Kernel, launch: Launch | None, bound: Bound, limit: Term, induction: Induction | None, place: Operation
 ) -> Draft | None:
-    index = bound.index
+    index = bound.value
     assert isinstance(index.type, Int)
     reach = Reach(launch, kernel.config)
     if reach.high(limit) <= index.type.hi:
@@ -349,14 +349,15 @@ def _narrow_at(
         if found is None:
             return None
         sizes, grid, block, values, consequence = found
-        message = f"the loop's index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`): {consequence}"
+        what = f"the loop's index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`)"
+        message = f"{what}: {consequence}"
         witness = Witness(sizes, grid, block, None, values)
     else:
         if reach.index(t.poly(index)) < over:
             return None
         block = width.block_of(launch, kernel.config)
         axes = {a for a in _AXES if BID[a] in bound.ids}
-        case = _first_thread(index, index, axes, block, over, kernel)
+        case = _first_thread(index, index, axes, block, over)
         if case is None:
             return None
         grid, thread, wrapped, meant = case
@@ -365,10 +366,11 @@ def _narrow_at(
         if sizes_ is None:
             return None
         passes = _passes(bound, limit, {**width.grid_env(grid, block), **ids, TID["y"]: 0, TID["z"]: 0}, meant + 1)
-        consequence = (
-            f"passes the test and touches element {wrapped:,}" if passes else f"fails the test, and element {meant:,} is left out"
-        )
-        if wrapped >= 0 and passes:
+        if not passes:
+            consequence = f"fails the test, and element {meant:,} is left out"
+        elif wrapped < 0:
+            consequence = f"passes the test and touches element {wrapped:,}"
+        else:
             consequence = f"gets element {wrapped:,} again, and element {meant:,} is left out"
         message = (
             f"this index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`): the thread of element "
@@ -377,7 +379,8 @@ def _narrow_at(
         witness = Witness(sizes_, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant})
     return Draft(
         "CL103", place.fn, place.fn.file, place.node.start, place.node.end, message,
-        "make the index as wide as its bound and cast its product: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
+        "make the index as wide as its bound and cast its product: "
+        "`size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
         witness,
         ((bound.event.fn.file, bound.event.node.start, bound.event.node.end, "tested here"), *support.calls(place),
          *support.launched_at(kernel)),

@@ -119,8 +119,8 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
         return Draft(
             "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
-            f"`{text}` adds in int before it divides: at {main.data.name} = {least:,} the sum overflows and the number of "
-            f"blocks on {axis} comes out as {count:,} instead of {meant:,}",
+            f"`{text}` adds in int before it divides: at {main.data.name} = {least:,} the sum overflows and the number "
+            f"of blocks on {axis} comes out as {count:,} instead of {meant:,}",
             "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
             Witness(sizes, None, None, None, {f"blocks on {axis}": count, "blocks needed": meant}),
             (*_launch_place(launch, place), *support.calls(place)),
@@ -170,14 +170,10 @@ def _divide_first(place: Operation) -> FixDraft | None:
         divisor = f"({divisor})"
     text = f"{size} / {divisor} + ({size} % {divisor} != 0)"
     start, end = node.start, node.end
-    around = file.text[:start].rstrip()[-1:] + file.text[end:].lstrip()[:1]
-    if around not in (b"()", b"(,", b",)", b",,", b"=;", b"{}", b"{,", b",}", b"<,", b"=,") and not _returned(file.text, start, end):
+    before, after = file.text[:start].rstrip(), file.text[end:].lstrip()[:1]
+    if not (before.endswith((b"(", b",", b"=", b"{", b"<<<", b"return")) and after in (b")", b",", b";", b"}")):
         text = f"({text})"
     return FixDraft(True, "divide first, then add one for a remainder", (EditDraft(file, start, end, text),))
-
-
-def _returned(text: bytes, start: int, end: int) -> bool:
-    return text[:start].rstrip().endswith(b"return") and text[end:].lstrip()[:1] == b";"
 
 
 def _addends(node: ir.Expr, sign: int, into: list[tuple[int, ir.Expr]]) -> None:
@@ -255,7 +251,7 @@ def check_float_count(kernel: Kernel) -> Iterator[Draft]:
 
 
 def _count(item: Term) -> Term | None:
-    """The float that an integer was made from, where it is a ceiling of a quotient of integers in single precision."""
+    """The float that an integer was made from, where it is a ceiling of a quotient of integers in `float`."""
     if item.op != "cast" or not isinstance(item.type, Int) or not isinstance(item.args[0].type, Float):
         return None
     source = item.args[0]
@@ -310,11 +306,12 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
     fixed = width.defaults(launch, leaves, launch.config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-x.data.hi, x.key))
     reach = Reach(None, launch.config, launch.conditions)
-    divisors = {abs(c) for c in w.constants([item])} | set(fixed.values())
+    divisors: set[int] = {abs(int(c)) for c in w.constants([item])} | {int(v) for v in fixed.values()}
     for part in parts([item]):
         if part.op == "const" and isinstance(part.data, float) and part.data > 0:
             divisors.update({math.ceil(part.data), round(1 / part.data)})
-    for main, others in ((x, y) for y in (1, 2, 0) for x in [*free] or [None]):
+    mains: list[Term | None] = [*free] or [None]
+    for main, others in ((x, y) for y in (1, 2, 0) for x in mains):
         env = {**dict.fromkeys(leaves, others), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
         for n in tries:
@@ -327,7 +324,8 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
                 continue
             text = support.text(place.fn, place.node)
             at = f"at {main.data.name} = {n:,}" if main is not None else "for the size given here"
-            sizes = {k: v for k, v in width.named(env).items() if v != others or (main is not None and k == main.data.name)}
+            name = main.data.name if main is not None else ""
+            sizes = {k: v for k, v in width.named(env).items() if v != others or k == name}
             return Draft(
                 "CL109", place.fn, place.fn.file, place.node.start, place.node.end,
                 f"`{text}` counts in float, which is exact only up to 2^24: {at} it gives {count:,} and {meant:,} are "
@@ -349,5 +347,3 @@ def _tries(divisors: Iterable[int], high: int) -> list[int]:
                 first = -(-base // divisor)
                 found.update((first + k) * divisor + 1 for k in range(8))
     return sorted(n for n in found if n <= high)
-
-

@@ -173,7 +173,7 @@ def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[F
     """Where the count loses its upper half: the conversion, or the argument where the call itself converts."""
     event = launch.event
     if actual is not None and actual is count and event.args is not None and event.node.args is not None:
-        for value, node in zip(event.args, event.node.args):
+        for value, node in zip(event.args, event.node.args, strict=False):
             if value is actual and node is not None:
                 return event.fn, node
     last: Conversion | None = None
@@ -212,8 +212,10 @@ def _draft(
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
         outcome = f"becomes {kept:,}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
         event = launch.event
-        related = () if fn is event.fn and width.inside(node, event.node) else (
-            (event.fn.file, event.node.start, event.node.end, "the launch it goes into"),
+        related = (
+            ()
+            if fn is event.fn and width.inside(node, event.node)
+            else ((event.fn.file, event.node.start, event.node.end, "the launch it goes into"),)
         )
         return Draft(
             "CL106", fn, fn.file, node.start, node.end,
@@ -223,5 +225,3 @@ def _draft(
             related,
         )  # fmt: skip
     return None
-
-

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
-    from cudalint.rules.width import Bound
+    from cudalint.rules.width import Bound, Triple
 
 CODES = ("CL108",)
 
@@ -67,25 +67,27 @@ def _tests(loop: Loop) -> Iterator[Term]:
 
 
 def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | None:
-    assert induction.term is not None and isinstance(induction.term.type, Int)
-    top = induction.term.type.hi
+    assert induction.term is not None
+    type_ = induction.term.type
+    assert isinstance(type_, Int)
     for test in _tests(loop):
         found = sides(test, induction)
-        if found is None or ids_of([found[2]]):
+        if found is None or ids_of([found[1]]):
             continue
-        limit = strip(found[2])
-        for launch in [*kernel.launches] or [None]:
+        limit = strip(found[1])
+        launches: list[Launch | None] = [*kernel.launches] or [None]
+        for launch in launches:
             wide = isinstance(limit.type, Int) and limit.type.bits == 64
-            if wide and Reach(launch, kernel.config).high(limit) > top:
+            if wide and Reach(launch, kernel.config).high(limit) > type_.hi:
                 continue  # CL103
-            case = overrun(kernel, launch, induction, test, found[2])
+            case = overrun(kernel, launch, induction, test, found[1])
             if case is None:
                 continue
             sizes, grid, block, values, consequence = case
             node = loop.node
             return Draft(
                 "CL108", loop.fn, loop.fn.file, node.start, getattr(node, "header_end", node.end),
-                f"the index `{induction.var.name}` is stepped before the bound is tested, in 32 bits (`{induction.term.type}`): "
+                f"the index `{induction.var.name}` is stepped in 32 bits (`{type_}`) before the bound is tested: "
                 f"{consequence}",
                 _HELP,
                 Witness(sizes, grid, block, None, values),
@@ -105,12 +107,12 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
         return
     reported: set[int] = set()
     for bound in width.bounds(kernel.flow):
-        if bound.index.type is not I32:
+        if bound.value.type is not I32:
             continue
-        axes = [a for a in shapes.axes(t.poly(bound.index)).values() if a.is_global]
+        axes = [a for a in shapes.axes(t.poly(bound.value)).values() if a.is_global]
         if len(axes) != 1 or axes[0].name != "x":
             continue
-        product = next(width.products(strip(bound.index)), None)
+        product = next(width.products(strip(bound.value)), None)
         place = width.origin(kernel.flow, product, bound.event) if product is not None else None
         if place is None or id(place.node) in reported:
             continue
@@ -139,7 +141,8 @@ def _odd_block(launch: Launch) -> bool:
 
 def _surplus(
     kernel: Kernel, launch: Launch, bound: Bound
-) -> tuple[dict[str, int], tuple[int, int, int], tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]], int, int] | None:  # fmt: skip
+) -> tuple[dict[str, int], Triple, Triple, tuple[Triple, Triple], int, int] | None:
+    """Sizes, grid, block, the first thread whose index turns negative, that index in 32 bits and as meant."""
     if launch.grid is None:
         return None
     size = launch.known_block("x") or 1
@@ -165,7 +168,7 @@ def _surplus(
     thread = ((over // size, 0, 0), (over % size, 0, 0))
     ids = {BID["x"]: thread[0][0], TID["x"]: thread[1][0]}
     here = {**env, **ids}
-    index = launch.at_launch(bound.index)
+    index = launch.at_launch(bound.value)
     wrapped, meant = width.value(index, here), width.value(index, here, exact=False)
     test = launch.at_launch(bound.event.term)
     truth = width.value(test, here)

@@ -19,14 +19,14 @@ Case = tuple[dict[str, int], "tuple[int, int, int] | None", tuple[int, int, int]
 _LAST = 1 << 62
 
 
-def sides(test: Term, induction: Induction) -> tuple[int, int, Term] | None:
-    """``i + c < limit`` as (position of the index's side, how much less than the limit i stays, limit)."""
+def sides(test: Term, induction: Induction) -> tuple[int, Term] | None:
+    """``i + c < limit`` as (how much less than the limit i stays at least, limit)."""
     if test.op not in ("lt", "le") or induction.term is None:
         return None
     for position in (0, 1):
         offset = t.constant(t.add(t.poly(test.args[position]), t.poly(induction.term), -1))
         if offset is not None:
-            return position, offset + (1 if (test.op == "lt") == (position == 0) else 0), test.args[1 - position]
+            return offset + (1 if (test.op == "lt") == (position == 0) else 0), test.args[1 - position]
     return None
 
 
@@ -39,8 +39,9 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     found = sides(test, induction)
     if index is None or step is None or found is None or not isinstance(index.type, Int):
         return None
-    position, less, tested = found
-    top = index.type.hi
+    type_ = index.type
+    less, tested = found
+    top = type_.hi
     config = kernel.config
     reach = Reach(launch, config)
     at = launch.at_launch if launch is not None else (lambda term: term)
@@ -73,28 +74,46 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             # Stepped to from an index that is still in range, or a thread's very start.
             if value <= top or not (value < pass_ or value - pass_ <= min(last, top)):
                 continue
-            wrapped = index.type.wrap(value)
+            wrapped = type_.wrap(value)
             here = at(test)
             truth = width.value(here, {**env, index: wrapped})
             if truth is not None and bool(truth):
                 then = "the loop goes on below the array" if wrapped < 0 else "the loop runs over elements already done"
                 if value < pass_:
                     numbers: dict[str, int | str] = {"index in 32 bits": wrapped, "index meant": value}
-                    return sizes, grid, block, numbers, (
-                        f"{begin}a thread starts at {wrapped:,} instead of {value:,}, and {then}"
+                    return (
+                        sizes,
+                        grid,
+                        block,
+                        numbers,
+                        (f"{begin}a thread starts at {wrapped:,} instead of {value:,}, and {then}"),
                     )
                 numbers = {"index before the step": value - pass_, "index after it": wrapped}
-                return sizes, grid, block, numbers, (
-                    f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,}, to {wrapped:,}, and {then}"
+                return (
+                    sizes,
+                    grid,
+                    block,
+                    numbers,
+                    (f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,} to {wrapped:,}; {then}"),
                 )
-        if machine is not None and machine != last + less and isinstance(tested.type, Int) and tested.type.bits == 32:
-            if strip(tested).type is tested.type:
-                return sizes, grid, block, {"bound": machine, "bound meant": last + less}, (
-                    f"{begin}the bound itself comes out as {machine:,} instead of {last + less:,}, and elements are left out"
-                )
+        meant = last + less
+        narrow = isinstance(tested.type, Int) and tested.type.bits == 32 and strip(tested).type is tested.type
+        if narrow and machine is not None and machine != meant:
+            return (
+                sizes,
+                grid,
+                block,
+                {"bound": machine, "bound meant": meant},
+                (f"{begin}the bound itself comes out as {machine:,} instead of {meant:,}, and elements are left out"),
+            )
         if last > top:
-            return sizes, grid, block, {"index as computed": index.type.wrap(top + 1), "first element left out": top + 1}, (
-                f"{begin}the index {top + 1:,} becomes {index.type.wrap(top + 1):,}, the loop ends, and that element is left out"
+            wrapped = type_.wrap(top + 1)
+            return (
+                sizes,
+                grid,
+                block,
+                {"index in 32 bits": wrapped, "first element left out": top + 1},
+                (f"{begin}the index {top + 1:,} becomes {wrapped:,}, the loop ends, and that element is left out"),
             )
         return None
 

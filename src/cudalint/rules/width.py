@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
-    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.model import Launch
     from cudalint.facts.terms import Term
     from cudalint.ir.nodes import Expr, Function
 
@@ -26,10 +26,11 @@ Triple = tuple[int, int, int]
 #: A grid where the source gives none: the multiprocessors of a small GPU, a few blocks on each.
 DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
 _AXES = "xyz"
+_NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
 
 
 def origin(flow: Flow, term: Term, event: Event) -> Operation | None:
-    """Where the product or quotient ``term`` that ``event`` uses was formed: inside its expression, else the last before it."""
+    """Where the product or quotient ``term`` that ``event`` uses was formed: in its expression, else last before it."""
     last = None
     for operation in flow.operations:
         if operation.term is term and operation.seq < event.seq:
@@ -60,9 +61,9 @@ def products(term: Term) -> Iterator[Term]:
 
 
 class Bound(NamedTuple):
-    """A comparison of something made of launch ids (``index``) with something that is not, both before conversion."""
+    """A comparison of something made of launch ids (``value``) with something that is not, both before conversion."""
 
-    index: Term
+    value: Term
     limit: Term
     ids: set[Term]
     event: Comparison
@@ -151,7 +152,8 @@ def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | 
     fixed = defaults(launch, leaves, config)
     free = [x for x in leaves if x not in fixed or strip(grid) is x]
     free.sort(key=lambda x: (-x.data.hi, x.key))
-    for main in free or [None]:
+    mains: list[Term | None] = [*free] or [None]
+    for main in mains:
         env = {**dict.fromkeys(free, 1), **fixed}
         if main is not None:
             high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
@@ -175,7 +177,7 @@ def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | 
 
 def named(env: dict[Term, int]) -> dict[str, int]:
     """Sizes by name, launch built-ins left out."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in ("tid", "bid", "bdim", "gdim", "count", "loop")}
+    return {a.data.name: v for a, v in env.items() if a.data.kind not in _NOT_SIZES}
 
 
 def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
