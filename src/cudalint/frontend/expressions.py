@@ -200,6 +200,9 @@ class Expressions(Operators):
             return Opaque(a, b, U64, "an alignment", [], [], False)
         return Const(a, b, U64, alignment(type_), self.s[a:b])
 
+    def offsetof_expression(self, n: Node) -> Expr:
+        return Opaque(n.start_byte, n.end_byte, U64, "an offset in a class", [], [], False)
+
     def comma_expression(self, n: Node) -> Expr:
         children = n.children
         if len(children) != 3:

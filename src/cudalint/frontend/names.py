@@ -55,7 +55,7 @@ _HANDLERS = {
     "subscript_expression": "subscript_expression", "field_expression": "field_expression",
     "assignment_expression": "assignment_expression", "conditional_expression": "conditional_expression",
     "cast_expression": "cast_expression", "sizeof_expression": "sizeof_expression",
-    "alignof_expression": "alignof_expression", "comma_expression": "comma_expression",
+    "alignof_expression": "alignof_expression", "offsetof_expression": "offsetof_expression", "comma_expression": "comma_expression",
     "compound_literal_expression": "compound_literal", "initializer_list": "initializer_list",
     "new_expression": "new_expression", "delete_expression": "delete_expression", "this": "this_expression",
     "template_function": "template_name", "call_expression": "call_expression",

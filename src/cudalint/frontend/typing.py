@@ -11,6 +11,7 @@ from cudalint.frontend.fold import fold
 from cudalint.ir.nodes import Const, Expr, Ref, Var
 from cudalint.ir.types import (
     BUILTIN_NAMES,
+    DIM3,
     F64,
     I8,
     I16,
@@ -59,6 +60,34 @@ _GROUPS = frozenset({
 })  # fmt: skip
 #: How deep classes may be instantiated in one another: recursive templates end by specialisations.
 INSTANCES = 12
+
+
+def _runtime_class(name_: str, /, **fields: Type) -> Struct:
+    result = Struct(name_)
+    result.fields = fields
+    return result
+
+
+#: Classes of the CUDA runtime whose members size launches.
+_RUNTIME_CLASSES = {
+    class_.name: class_
+    for class_ in (
+        _runtime_class(
+            "cudaLaunchConfig_t", gridDim=DIM3, blockDim=DIM3, dynamicSmemBytes=U64,
+            stream=Unknown("a stream"), attrs=Unknown("launch attributes"), numAttrs=U32,
+        ),
+        *(
+            _runtime_class(
+                name, multiProcessorCount=I32, maxThreadsPerBlock=I32, maxThreadsPerMultiProcessor=I32,
+                maxBlocksPerMultiProcessor=I32, warpSize=I32, sharedMemPerBlock=U64, sharedMemPerMultiprocessor=U64,
+                sharedMemPerBlockOptin=U64, totalGlobalMem=U64, totalConstMem=U64, regsPerBlock=I32, clockRate=I32,
+                maxGridSize=Array(I32, 3), maxThreadsDim=Array(I32, 3), major=I32, minor=I32, l2CacheSize=I32,
+                memoryBusWidth=I32, memoryClockRate=I32, name=Array(I8, 256), cooperativeLaunch=I32,
+            )
+            for name in ("cudaDeviceProp", "hipDeviceProp_t")
+        ),
+    )
+}  # fmt: skip
 
 
 class Flags(NamedTuple):
@@ -235,7 +264,7 @@ class Typer:
             if isinstance(outer, Struct):
                 return self.member_type(outer, last)
             return None
-        found = BUILTIN_NAMES.get(name)
+        found = BUILTIN_NAMES.get(name) or _RUNTIME_CLASSES.get(name)
         if found is None and name in _STD_CLASSES and name in ("string", "vector", "array", "pair", "complex"):
             return Struct(f"std::{name}")
         if found is None and "cooperative_groups" in self.scope.usings and name in _GROUPS:
