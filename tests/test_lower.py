@@ -191,7 +191,10 @@ def test_unresolved_is_unknown(text: str) -> None:
         ("int a[] = {1, 2, 3}", "int[3]"), ("char a[] = \"abc\"", "signed char[4]"), ("decltype(i + l) a = 0", "long long"),
         ("unknown_t a = 1", "unknown (type 'unknown_t' is not declared in the project)"), ("std::vector<float> a(i)", "std::vector<float>"),
         ("int a{3}", "int"), ("auto a = min(i, u)", "unsigned int"), ("auto a = std::vector<int>(3)[0]", "int"), ("volatile int a = 1", "int"),
-        ("[[maybe_unused]] int a = 1", "int"), ("int a = 1, *a2 = 0", "int*"),
+        ("[[maybe_unused]] int a = 1", "int"), ("cudaDeviceProp r; auto a = r.multiProcessorCount * 2u", "unsigned int"),
+        ("cudaLaunchConfig_t r; auto a = r.gridDim.x", "unsigned int"),
+        ("auto a = offsetof(T, n)", "unsigned long long"),
+        ("int a = 1, *a2 = 0", "int*"),
     ],
 )  # fmt: skip
 def test_declared_types(text: str, type_: str) -> None:
