@@ -197,7 +197,8 @@ def _shape(block: Triple) -> str:
 
 def _fix(event: Conversion, place: Operation) -> FixDraft | None:
     if event.fn is place.fn and width.inside(place.node, event.node):
-        return width.cast_products(event.fn, event.node)
+        signed = isinstance(event.to, Int) and event.to.signed
+        return width.cast_products(event.fn, event.node, "long long" if signed else "size_t")
     return None
 
 

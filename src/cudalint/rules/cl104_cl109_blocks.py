@@ -161,7 +161,8 @@ def _divide_first(place: Operation) -> FixDraft | None:
         covers = rounding == -1
     if not covers or len(sizes) != 1 or sizes[0][0] != 1 or not _plain(sizes[0][1]):
         return None
-    if file.macro_use(node.start) is not None or file.macro_use(node.end - 1) is not None:
+    use = file.macro_use(node.start)
+    if use is not None and use == file.macro_use(node.end - 1):
         return None
     size = _shown(place, sizes[0][1])
     if isinstance(sizes[0][1], (ir.Binary, ir.Cast)):
@@ -200,7 +201,9 @@ def _plain(node: ir.Expr) -> bool:
 
 
 def _shown(place: Operation, node: ir.Expr) -> str:
-    return place.fn.file.text[node.start : node.end].decode("utf-8", "replace")
+    file = place.fn.file
+    start, end = file.origin(node.start, node.end)
+    return file.raw[start:end].decode("utf-8", "replace")
 
 
 # --- CL109 --------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
 # --- repairs ------------------------------------------------------------------------------------
 
 
-def cast_products(fn: Function, whole: Expr, wide: str = "size_t") -> FixDraft | None:
+def cast_products(fn: Function, whole: Expr, wide: str) -> FixDraft | None:
     """A cast of the first operand of every product in an expression whose value is then widened.
 
     None where an edit would change something else: inside a macro, behind a narrow conversion, or where
