@@ -335,8 +335,11 @@ class _Walker:
         """``value`` as ``var`` holds it."""
         type_ = var.type
         if isinstance(value, Term):
-            if value.op == "atom" and value.data.kind in ("call", "load") and not value.data.name.isidentifier():
-                value.data.name = var.name
+            source = value
+            while source.op == "cast":
+                source = source.args[0]
+            if source.op == "atom" and source.data.kind in ("call", "load") and not source.data.name.isidentifier():
+                source.data.name = var.name
             if type_ is DIM3:
                 return Record(var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)})
             if isinstance(type_, (Int, Float)):
