@@ -207,7 +207,7 @@ class Call(Expr):
     CUDA's, the standard library's and unseen ones. ``targs`` are the explicit template arguments.
     """
 
-    __slots__ = ("args", "callee", "name", "receiver", "targs", "target")
+    __slots__ = ("args", "callee", "name", "receiver", "target", "targs")
 
     def __init__(
         self, start: int, end: int, type_: Type, name: str, args: list[Expr], *, receiver: Expr | None = None,
@@ -254,7 +254,9 @@ class Lambda(Expr):
         self.start, self.end, self.type, self.function = start, end, type_, function
 
 
-LaunchForm = Literal["<<<>>>", "cudaLaunchKernel", "cudaLaunchKernelEx", "cudaLaunchCooperativeKernel", "hipLaunchKernelGGL"]
+LaunchForm = Literal[
+    "<<<>>>", "cudaLaunchKernel", "cudaLaunchKernelEx", "cudaLaunchCooperativeKernel", "hipLaunchKernelGGL"
+]  # fmt: skip
 
 
 class Launch(Expr):
@@ -270,8 +272,18 @@ class Launch(Expr):
     """
 
     __slots__ = (
-        "args", "block", "callee", "config_end", "config_start", "form", "grid", "kernel", "shared", "stream",
-        "targs", "target",
+        "args",
+        "block",
+        "callee",
+        "config_end",
+        "config_start",
+        "form",
+        "grid",
+        "kernel",
+        "shared",
+        "stream",
+        "target",
+        "targs",
     )  # fmt: skip
 
     def __init__(
@@ -483,7 +495,10 @@ class Function:
     ``this`` is the class of a method, whose fields appear as ``Var`` of kind "field".
     """
 
-    __slots__ = ("body", "decl", "end", "file", "gaps", "kind", "launch_bounds", "name", "params", "returns", "start", "template")
+    __slots__ = (
+        "body", "decl", "end", "file", "gaps", "kind", "launch_bounds", "name", "params", "returns", "start",
+        "template",
+    )  # fmt: skip
 
     def __init__(
         self, name: str, kind: FunctionKind, params: list[Var], returns: Type, body: Block, file: SourceFile,

@@ -82,9 +82,8 @@ def _statement(stmt: ir.Stmt, depth: int, lines: list[str]) -> None:
         case ir.OpaqueStmt():
             marks = [m for m, on in (("barrier", stmt.barrier), ("jumps", stmt.jumps), ("gap", stmt.gap)) if on]
             reads, writes = (", ".join(var.name for var in group) for group in (stmt.reads, stmt.writes))
-            line(
-                f"opaque: {stmt.why}; reads {reads or 'nothing'}; writes {writes or 'nothing'}{''.join('; ' + m for m in marks)}"
-            )
+            touched = f"reads {reads or 'nothing'}; writes {writes or 'nothing'}"
+            line("; ".join([f"opaque: {stmt.why}", touched, *marks]))
 
 
 def _why(expr: ir.Expr) -> str:

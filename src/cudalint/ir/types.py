@@ -230,7 +230,7 @@ VOID = Void()
 
 def _vector(name: str, element: Type, lanes: int) -> Struct:
     result = Struct(name)
-    result.fields = {axis: element for axis in "xyzw"[:lanes]}
+    result.fields = dict.fromkeys("xyzw"[:lanes], element)
     assert element.size is not None
     result.packed_size = element.size * lanes
     # CUDA aligns vectors of 2 and 4 lanes to their size, at most 16 bytes; 3 lanes to one element.
@@ -291,7 +291,8 @@ def common(a: Type, b: Type) -> Type:
     if not (isinstance(a, Int) and isinstance(b, Int)):
         return Unknown("arithmetic on a class type")
     a, b = promote(a), promote(b)
-    assert isinstance(a, Int) and isinstance(b, Int)
+    assert isinstance(a, Int)
+    assert isinstance(b, Int)
     if a.bits != b.bits:
         return a if a.bits > b.bits else b
     return a if not a.signed else b
