@@ -248,6 +248,25 @@ class Case:
             self.values[GDIM[axis]], self.values[BDIM[axis]] = grid[i], block[i]
             self.values[BID[axis]], self.values[TID[axis]] = max(0, grid[i] - 1), max(0, block[i] - 1)
 
+    def of(self, block: tuple[int, int, int], thread: tuple[int, int, int]) -> Case:
+        """The same case as one thread sees it."""
+        result = Case(self.launch, self.host, self.grid, self.block)
+        for i, axis in enumerate(AXES):
+            result.values[BID[axis]], result.values[TID[axis]] = block[i], thread[i]
+        return result
+
+    def truth(self, term: Term) -> bool | None:
+        """Whether a kernel condition holds for this thread; None where it hangs on data or on a loop's pass."""
+        try:
+            for leaf in t.leaves(term):
+                if leaf not in self.values:
+                    if leaf.data.kind in ("loop", "count"):
+                        return None
+                    self._item(leaf)
+            return bool(t.evaluate(term, self.values))
+        except t.Undefined:
+            return None
+
     @property
     def possible(self) -> bool:
         """Whether the driver takes the launch: dimensions within their limits, and none of them 0."""
@@ -325,21 +344,49 @@ class Case:
         return max(0, self.number(distance) // by)
 
     def reach(self, item: Coordinate) -> int:
-        """Elements 0 … reach - 1 of a coordinate are those that the launch can come to."""
-        return 0 if self.empty is not None else self.peak(item.index) + 1
+        """Elements 0 … reach - 1 of a coordinate are those that the launch can come to.
+
+        A block's share ends where the next block's begins, a thread's where the next thread's does: what a
+        thread handles beyond the element that is tested (a pack, an unrolled pass) is taken to be there.
+        """
+        if self.empty is not None:
+            return 0
+        last = self.peak(item.index) + 1
+        if len(item.axes) != 1:
+            return last
+        tid, bid = TID[item.axes], BID[item.axes]
+        pitch = self.number(item.pitch(item.axes)) if tid in item.ids else 1
+        if not any(x.op == "atom" and x.data.kind == "count" for x in t.atoms_of(item.index)):
+            last += max(0, pitch - 1)
+        if bid in item.ids:
+            alone = {m: c for m, c in item.index.items() if bid in m and tid not in m}
+            if alone and not any(_varies(x) for m in alone for x in m if x is not bid):
+                kept = self.values[bid]
+                self.values[bid] = kept + 1
+                try:
+                    last = max(last, sum(c * self._fresh(m, bid) for m, c in alone.items()))
+                finally:
+                    self.values[bid] = kept
+        return last
+
+    def _fresh(self, monomial: tuple[Term, ...], bid: Term) -> int:
+        """A product in which the block's number is the one of the moment."""
+        result = 1
+        for item in monomial:
+            result *= self.values[bid] if item is bid else self._item(item)
+        return result
 
     def size(self, item: Coordinate) -> int:
         """Elements that the coordinate's test lets through."""
         return self.number(item.limit)
 
 
-def case(launch: Launch, host: Mapping[Term, int], memo: dict[Term, object] | None = None) -> Case | None:
+def case(launch: Launch, host: Mapping[Term, int]) -> Case | None:
     """The launch at host sizes; None where a dimension has no value there."""
     if launch.grid is None or launch.block is None:
         return None
-    memo = {} if memo is None else memo
     try:
-        numbers = [int(t.evaluate(x, host, memo)) for x in (*launch.grid, *launch.block)]
+        numbers = [int(t.evaluate(x, host)) for x in (*launch.grid, *launch.block)]
     except t.Undefined:
         return None
     return Case(launch, host, (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5]))

@@ -12,7 +12,9 @@ interned, so equal values are one object. There are two readings of a term:
 from __future__ import annotations
 
 import math
+import operator
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
@@ -52,13 +54,14 @@ class Term:
     ``data`` is the value of a ``const``, the :class:`Atom` of an ``atom``, the name of a ``call``.
     """
 
-    __slots__ = ("args", "data", "key", "op", "poly", "type")
+    __slots__ = ("args", "data", "key", "op", "poly", "programs", "type")
     op: str
     args: tuple[Term, ...]
     type: Type | None
     data: Any
     key: int
     poly: Poly | None
+    programs: tuple[list[_Step] | None, list[_Step] | None]
 
     def __repr__(self) -> str:
         return f"<{show(self)}>"
@@ -82,11 +85,15 @@ def reset() -> None:
 _count = 0
 
 
+_NO_PROGRAMS = (None, None)
+
+
 def _new(op: str, args: tuple[Term, ...], type_: Type | None, data: Any) -> Term:
     global _count
     term = object.__new__(Term)
     _count += 1
     term.op, term.args, term.type, term.data, term.key, term.poly = op, args, type_, data, _count, None
+    term.programs = _NO_PROGRAMS
     return term
 
 
@@ -287,152 +294,202 @@ def select(cond: Term, a: Term, b: Term, type_: Type | None) -> Term:
 
 def apply(op: str, type_: Type | None, args: tuple[Any, ...]) -> Any:
     """One operation on values; None where it is undefined (division by zero, a shift too far)."""
-    try:
-        value = _apply(op, type_, args)
-    except (ZeroDivisionError, OverflowError, ValueError, TypeError):
-        return None
-    if value is None:
-        return None
-    if isinstance(type_, Int) and isinstance(value, int):
-        return type_.wrap(value)
-    if isinstance(type_, Float):
-        return round_float(float(value), type_)
-    return value
+    return _operation(op, type_)(args[0], args[1] if len(args) > 1 else 0)
 
 
-def _apply(op: str, type_: Type | None, args: tuple[Any, ...]) -> Any:
-    a = args[0]
-    b = args[1] if len(args) > 1 else 0
-    if op == "add":
-        return a + b
-    if op == "sub":
-        return a - b
-    if op == "mul":
-        return a * b
-    if op == "div":
-        if isinstance(a, float) or isinstance(b, float):
-            if b == 0:
-                return None
-            return a / b
-        quotient = abs(a) // abs(b)
-        return quotient if (a < 0) == (b < 0) else -quotient
-    if op == "mod":
-        remainder = abs(a) % abs(b)
-        return -remainder if a < 0 else remainder
-    if op == "neg":
-        return -a
-    if op == "lt":
-        return int(a < b)
-    if op == "le":
-        return int(a <= b)
-    if op == "eq":
-        return int(a == b)
-    if op == "ne":
-        return int(a != b)
-    if op == "min":
-        return min(a, b)
-    if op == "max":
-        return max(a, b)
-    if op == "and":
-        return a & b
-    if op == "or":
-        return a | b
-    if op == "xor":
-        return a ^ b
-    if op == "not":
-        return ~a
-    if op in ("shl", "shr"):
-        bits = type_.bits if isinstance(type_, Int) else 64
-        if not 0 <= b < bits:
-            return None
-        return a << b if op == "shl" else a >> b
-    if op == "land":
-        return int(bool(a) and bool(b))
-    if op == "lor":
-        return int(bool(a) or bool(b))
-    if op == "lnot":
-        return int(not a)
-    return None
+def _quotient(a: Any, b: Any) -> Any:
+    if isinstance(a, float) or isinstance(b, float):
+        return a / b
+    quotient = abs(a) // abs(b)
+    return quotient if (a < 0) == (b < 0) else -quotient
 
 
-_FUNCTIONS: dict[str, Any] = {
+def _remainder(a: int, b: int) -> int:
+    remainder = abs(a) % abs(b)
+    return -remainder if a < 0 else remainder
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": _quotient, "mod": _remainder,
+    "neg": lambda a, b: -a, "min": min, "max": max, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "not": lambda a, b: ~a,
+    "lt": lambda a, b: int(a < b), "le": lambda a, b: int(a <= b), "eq": lambda a, b: int(a == b),
+    "ne": lambda a, b: int(a != b), "lnot": lambda a, b: int(not a),
+    "land": lambda a, b: int(bool(a) and bool(b)), "lor": lambda a, b: int(bool(a) or bool(b)),
+}  # fmt: skip
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil, "floor": math.floor, "round": lambda x: math.floor(x + 0.5) if x >= 0 else -math.floor(0.5 - x),
     "trunc": math.trunc, "sqrt": math.sqrt, "fabs": abs, "abs": abs, "log2": math.log2, "exp2": lambda x: 2.0**x,
-    "pow": pow, "log": math.log,
+    "pow": math.pow, "log": math.log,
 }  # fmt: skip
+#: What Python raises where C++ leaves the result undefined, or where a value is not of the kind expected.
+_FAULTS = (ZeroDivisionError, OverflowError, ValueError, TypeError)
+
+
+@cache
+def _operation(op: str, type_: Type | None) -> Callable[[Any, Any], Any]:
+    """The function of two operands (the second is unused by unary ones) that computes ``op`` in ``type_``."""
+    if op in ("shl", "shr"):
+        return _shift(op, type_)
+    function = _OPERATORS.get(op)
+    if function is None:
+        return lambda a, b: None
+
+    def checked(a: Any, b: Any) -> Any:
+        try:
+            return function(a, b)
+        except _FAULTS:
+            return None
+
+    if isinstance(type_, Int):
+        low, high, wrap = type_.lo, type_.hi, type_.wrap
+
+        def integer(a: Any, b: Any) -> Any:
+            try:
+                value = function(a, b)
+            except _FAULTS:
+                return None
+            return value if low <= value <= high or isinstance(value, float) else wrap(value)
+
+        return integer
+    if isinstance(type_, Float):
+        return lambda a, b: None if (value := checked(a, b)) is None else round_float(float(value), type_)
+    return checked
+
+
+def _shift(op: str, type_: Type | None) -> Callable[[Any, Any], Any]:
+    bits = type_.bits if isinstance(type_, Int) else 64
+
+    def shift(a: Any, b: Any) -> Any:
+        if not isinstance(a, int) or not isinstance(b, int) or not 0 <= b < bits:
+            return None
+        value = a << b if op == "shl" else a >> b
+        return type_.wrap(value) if isinstance(type_, Int) else value
+
+    return shift
 
 
 class Undefined(Exception):
     """The term has no value here: an atom without one, a division by zero, an unseen function."""
 
 
-def evaluate(term: Term, env: Mapping[Term, int], memo: dict[Term, Any] | None = None, *, exact: bool = True) -> Any:
+def evaluate(term: Term, env: Mapping[Term, Any], *, exact: bool = True) -> Any:
     """The value of ``term`` for the atoms' values in ``env``.
 
     ``exact`` wraps as the machine does; without it, integer arithmetic is that of the mathematical
     integers. Raises :class:`Undefined`.
     """
-    if memo is None:
-        memo = {}
-    found = memo.get(term)
-    if found is not None:
-        return found
-    op = term.op
-    if op == "const":
+    if term.op == "const":
         return term.data
-    if op == "atom":
-        value = env.get(term)
-        if value is None:
-            value = _atom_value(term, env, memo, exact)
-        memo[term] = value
-        return value
-    if op == "select":
-        value = evaluate(term.args[1 if evaluate(term.args[0], env, memo, exact=exact) else 2], env, memo, exact=exact)
-        memo[term] = value
-        return value
-    if op in ("land", "lor"):
-        left = bool(evaluate(term.args[0], env, memo, exact=exact))
-        value = int(left) if left == (op == "lor") else int(bool(evaluate(term.args[1], env, memo, exact=exact)))
-        memo[term] = value
-        return value
-    args = tuple([evaluate(arg, env, memo, exact=exact) for arg in term.args])
-    if op == "cast":
-        if term.type is None:
-            value = args[0]
-        elif exact or isinstance(term.type, Float) or isinstance(args[0], float):
-            value = cast_value(args[0], term.type)
-        else:
-            value = args[0]
-    elif op == "call":
-        function = _FUNCTIONS.get(term.data)
-        if function is None:
-            raise Undefined
-        try:
-            value = function(*args)
-        except (ValueError, OverflowError, ZeroDivisionError) as error:
-            raise Undefined from error
-        if isinstance(term.type, Float):
-            value = round_float(float(value), term.type)
-    else:
-        kind = term.type
-        if not exact and isinstance(kind, Int):
-            kind = None
-        value = apply(op, kind, args)
+    program = term.programs[exact]
+    if program is None:
+        program = _compile(term, exact)
+        term.programs = (term.programs[0], program) if exact else (program, term.programs[1])
+    value = _execute(program, env)
     if value is None:
         raise Undefined
-    memo[term] = value
     return value
 
 
-def _atom_value(term: Term, env: Mapping[Term, int], memo: dict[Term, Any], exact: bool) -> Any:
-    info = term.data
-    if info.kind == "loop" and info.data.init is not None and info.data.step is not None:
-        # The k-th value of an induction variable: the counter is an atom of its own.
-        count = evaluate(info.data.loop.counter, env, memo, exact=exact)
-        first = evaluate(info.data.init, env, memo, exact=exact)
-        value = first + count * evaluate(info.data.step, env, memo, exact=exact)
-        return term.type.wrap(value) if exact and isinstance(term.type, Int) else value
-    raise Undefined
+# A program is a list of steps in dependency order, each (kind, what, operands); the value of a step is
+# None where it has none, and only operators that do not look at that operand survive it.
+_CONSTANT, _ATOM, _OPERATE, _SELECT, _AND, _OR, _CALL = range(7)
+_Step = tuple[int, Any, int, int, int]
+
+
+def _execute(program: list[_Step], env: Mapping[Term, Any]) -> Any:
+    values: list[Any] = []
+    push = values.append
+    for kind, what, a, b, c in program:
+        if kind == _OPERATE:
+            x, y = values[a], values[b]
+            push(None if x is None or y is None else what(x, y))
+        elif kind == _ATOM:
+            value = env.get(what)
+            if value is None and a >= 0:
+                # The k-th value of an induction variable: its loop's counter is an atom of its own.
+                passes, first, step = values[a], values[b], values[c]
+                if passes is not None and first is not None and step is not None:
+                    value = first + passes * step
+                    if isinstance(what.type, Int):
+                        value = what.type.wrap(value)
+            push(value)
+        elif kind == _CONSTANT:
+            push(what)
+        elif kind == _SELECT:
+            x = values[a]
+            push(None if x is None else values[b] if x else values[c])
+        elif kind == _CALL:
+            x, y = values[a], values[b]
+            push(None if x is None or y is None else _call(what, x, y))
+        else:
+            x = values[a]
+            if x is None:
+                push(None)
+            elif bool(x) == (kind == _OR):
+                push(int(kind == _OR))
+            else:
+                y = values[b]
+                push(None if y is None else int(bool(y)))
+    return values[-1]
+
+
+def _call(what: tuple[str, int, Type | None], x: Any, y: Any) -> Any:
+    name, operands, type_ = what
+    try:
+        value = _FUNCTIONS[name](x, y) if operands == 2 else _FUNCTIONS[name](x)
+    except (KeyError, *_FAULTS):
+        return None
+    return round_float(float(value), type_) if isinstance(type_, Float) else value
+
+
+def _compile(term: Term, exact: bool) -> list[_Step]:
+    program: list[_Step] = []
+    places: dict[Term, int] = {}
+    stack = [(term, False)]
+    while stack:
+        item, ready = stack.pop()
+        if item in places:
+            continue
+        below = _operands(item)
+        if not ready:
+            stack.append((item, True))
+            stack.extend((x, False) for x in reversed(below) if x not in places)
+            continue
+        at = [places[x] for x in below]
+        a, b, c = (*at, -1, -1, -1)[:3]
+        places[item] = len(program)
+        if item.op == "atom":
+            program.append((_ATOM, item, a, b, c))
+        else:
+            program.append((*_step(item, exact, len(at)), a, b if b >= 0 else a, c))
+    return program
+
+
+def _operands(term: Term) -> tuple[Term, ...]:
+    if term.op == "atom" and term.data.kind == "loop":
+        induction = term.data.data
+        if induction.init is not None and induction.step is not None:
+            return (induction.loop.counter, induction.init, induction.step)
+    return term.args
+
+
+def _step(term: Term, exact: bool, operands: int) -> tuple[int, Any]:
+    op, type_ = term.op, term.type
+    if op == "const" or not operands:
+        return _CONSTANT, term.data if op == "const" else None
+    if op in _LOGIC:
+        return _LOGIC[op], None
+    if op == "call":
+        return _CALL, (term.data, operands, type_)
+    if op == "cast":
+        if isinstance(type_, Int) and not exact:
+            return _OPERATE, lambda a, b: cast_value(a, type_) if isinstance(a, float) else a
+        return _OPERATE, (lambda a, b: a) if type_ is None else lambda a, b: cast_value(a, type_)
+    return _OPERATE, _operation(op, None if not exact and isinstance(type_, Int) else type_)
+
+
+_LOGIC = {"select": _SELECT, "land": _AND, "lor": _OR}
 
 
 # --- the mathematical reading -------------------------------------------------------------------
