@@ -58,12 +58,14 @@ class Pointer:
 
 
 class Record:
-    """A value of class type: its fields' values, made on demand by ``missing``."""
+    """A value of class type: its fields' values; those not there yet are made on demand, as atoms of ``kind``."""
 
-    __slots__ = ("fields", "level", "name", "type")
+    __slots__ = ("fields", "kind", "level", "name", "type")
 
-    def __init__(self, name: str, type_: Type, fields: dict[str, Value], level: int = 0) -> None:
-        self.name, self.type, self.fields, self.level = name, type_, fields, level
+    def __init__(
+        self, name: str, type_: Type, fields: dict[str, Value], level: int = 0, kind: str = "unknown"
+    ) -> None:
+        self.name, self.type, self.fields, self.level, self.kind = name, type_, fields, level, kind
 
 
 class Closure:

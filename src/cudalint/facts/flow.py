@@ -169,7 +169,7 @@ class _Walker:
             var = data if isinstance(data, ir.Var) else None
             return Pointer(Obj("global", name, type_.element, var=var, origin=inputs), type_.element)
         if isinstance(type_, Struct) and type_.fields is not None:
-            return Record(name, type_, {}, level)
+            return Record(name, type_, {}, level, kind)
         return self.fresh(kind, name, type_, data=data, inputs=inputs, level=level)
 
     def field(self, record: Record, name: str) -> Value:
@@ -178,7 +178,7 @@ class _Walker:
             fields = record.type.fields if isinstance(record.type, Struct) else None
             type_ = (fields or {}).get(name)
             found = record.fields[name] = (
-                self.unknown_value("param", f"{record.name}.{name}", type_, level=record.level)
+                self.unknown_value(record.kind, f"{record.name}.{name}", type_, level=record.level)
                 if type_ is not None
                 else self.fresh("unknown", f"{record.name}.{name}", None, level=max(record.level, 0))
             )
@@ -253,7 +253,7 @@ class _Walker:
             either = self.fresh("phi", var.name, None, inputs=(cond, *self.sources(a), *self.sources(b)))
             return Pointer(Obj(kind, var.name, a.element, origin=(either,)), a.element)
         if isinstance(a, Record) and isinstance(b, Record):
-            merged = Record(a.name, a.type, {}, max(a.level, b.level))
+            merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind)
             for name in {*a.fields, *b.fields}:
                 merged.fields[name] = self.merge_value(cond, self.field(a, name), self.field(b, name), var)
             return merged
@@ -347,7 +347,7 @@ class _Walker:
             if isinstance(type_, Ptr):
                 return Pointer(Obj("global", var.name, type_.element, var=var, origin=(value,)), type_.element)
             if isinstance(type_, Struct) and type_.fields is not None:
-                return Record(var.name, type_, {}, UNKNOWN if self.device else 0)
+                return Record(var.name, type_, {}, UNKNOWN if self.device else 0, "load")
             return value
         if isinstance(value, Pointer) and isinstance(type_, Ptr):
             if value.element is not type_.element and not isinstance(type_.element, (Param,)):
@@ -844,7 +844,7 @@ class _Walker:
     ) -> Value:  # fmt: skip
         if not isinstance(record, Record):
             record = Record(name, type_, {}, UNKNOWN if self.device else 0)
-        copy = Record(record.name, record.type, dict(record.fields), record.level)
+        copy = Record(record.name, record.type, dict(record.fields), record.level, record.kind)
         if len(path) == 1:
             if isinstance(value, Term) and isinstance(leaf, (Int, Float)):
                 value = self.convert(value, leaf, node)

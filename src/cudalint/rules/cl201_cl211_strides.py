@@ -171,7 +171,9 @@ class _Shares(NamedTuple):
     missing: int | None
 
 
-def _shapes(kernel: Kernel, blocks: list[str]) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
+def _shapes(
+    kernel: Kernel, blocks: list[str], one_axis: bool
+) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
     """Grids and blocks worth a try: the visible launches', else two blocks an axis of the usual size."""
     usual = support.block_shape(kernel)
     for launch in kernel.launches:
@@ -182,7 +184,8 @@ def _shapes(kernel: Kernel, blocks: list[str]) -> Iterator[tuple[tuple[int, int,
         grid = [k if k is not None else (2 if a in blocks else 1) for k, a in zip(known, _AXES, strict=True)]
         if any(g > 1 for g, a in zip(grid, _AXES, strict=True) if a in blocks):
             yield (grid[0], grid[1], grid[2]), (block[0] or 1, block[1] or 1, block[2] or 1)
-    if not kernel.launches or any(None in [x.known_grid(a) for a in blocks] for x in kernel.launches):
+    if one_axis and (not kernel.launches or any(None in [x.known_block(a) for a in _AXES] for x in kernel.launches)):
+        # How wide a block of several axes is on each is the kernel's contract; without a launch it is not known.
         two = [2 if a in blocks else 1 for a in _AXES]
         yield (two[0], two[1], two[2]), usual
 
@@ -190,7 +193,7 @@ def _shapes(kernel: Kernel, blocks: list[str]) -> Iterator[tuple[tuple[int, int,
 def _wrong_shares(kernel: Kernel, walk: Walk, blocks: list[str], threads: list[str]) -> _Shares | None:
     """Elements that two threads or none handle, from the starts and the step; the ids of some axes are varied."""
     moving = {m: c for m, c in walk.start.items() if kernels.ids_of(m)}
-    for grid, block in _shapes(kernel, blocks):
+    for grid, block in _shapes(kernel, blocks, len({*blocks, *threads}) <= 1):
         if grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2] > _MOST_THREADS:
             grid = (min(grid[0], 2), min(grid[1], 2), min(grid[2], 2))
         env: dict[Term, int] = {}
@@ -230,11 +233,11 @@ def _collision(
             starts.setdefault(at % step, []).append((at, (b, i)))
     best: tuple[int, tuple[Thread, Thread]] | None = None
     for same in starts.values():
-        if len(same) > 1:
-            same.sort(key=lambda item: item[0])
-            element = same[1][0]
-            if best is None or element < best[0]:
-                best = element, (same[0][1], same[1][1])
+        same.sort(key=lambda item: item[0])
+        # Threads of one block may share an element (lanes of a warp, a row each); blocks may not.
+        other = next((x for x in same if x[1][0] != same[0][1][0]), None)
+        if other is not None and (best is None or other[0] < best[0]):
+            best = other[0], (same[0][1], other[1])
     first = {residue: min(at for at, _ in same) for residue, same in starts.items()}
     missing = next((e for e in range(2 * step) if e % step not in first or e < first[e % step]), None)
     if best is not None:
@@ -355,8 +358,10 @@ def _used(kernel: Kernel) -> set[tuple[str, str]] | None:
                 result.add((item.which, axis))
         elif isinstance(item, (ir.Opaque, ir.OpaqueStmt)):
             return None
-        elif isinstance(item, ir.Call) and ("this_" in item.name or (item.target is None and item.receiver is not None)):
-            return None  # a group that knows its rank, or an object that may
+        elif isinstance(item, ir.Call) and "this_" in item.name:
+            return None  # a group that knows its rank
+        elif isinstance(item, ir.Call) and item.target is None and item.receiver is not None:
+            return None  # an object that may
         stack.extend(children(item))
     return result
 

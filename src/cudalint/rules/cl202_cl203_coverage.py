@@ -26,6 +26,9 @@ CODES = ("CL202", "CL203")
 _FLOAT_EXACT = 1 << 24
 """From here on a count computed in `float` is short by rounding, which is CL109's to say."""
 
+_MOST = 1 << 30
+"""Elements in a case; beyond it the arithmetic of the sizes themselves wraps, which the width rules say."""
+
 
 class Short(NamedTuple):
     """Host sizes at which the launch comes to ``reach`` of ``size`` elements of an axis.
@@ -99,7 +102,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         if case is None or not (case.empty if empty else case.possible):
             return False
         sizes = [(case.reach(c), case.size(c)) for c in group]
-        return all(reach < size for reach, size in sizes)
+        return all(reach < size <= _MOST for reach, size in sizes)
 
     leaves = launches.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
     tries = launches.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
@@ -227,7 +230,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         if case is None or not (case.empty if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
-        return bool(by > 1 and case.grid[at] * by < n)
+        return bool(by > 1 and case.grid[at] * by < n <= _MOST)
 
     leaves = launches.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
     tries = launches.edges(launch, [blocks, size, divisor])

@@ -8,14 +8,15 @@ from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
-from cudalint.facts.flow import BID
+from cudalint.facts.flow import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness
 from cudalint.rules import launches, support
+from cudalint.rules.cl202_cl203_coverage import short
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cudalint.facts.events import Access
     from cudalint.facts.kernels import Case
@@ -31,7 +32,7 @@ class _Outside(NamedTuple):
 
     case: Case
     host: w.Assignment
-    thread: tuple[tuple[int, int, int], tuple[int, int, int]] | None
+    thread: tuple[tuple[int, int, int], tuple[int, int, int]]
     element: int
     extent: int
     what: str
@@ -96,108 +97,133 @@ def _outside(launch: Launch, access: Access, p: Poly, found: list[Axis]) -> _Out
     memory = launch.objects().get(access.obj)
     if memory is not None and memory.obj.bytes is not None and not memory.pieces:
         size = access.obj.element.size if access.obj.element is not None else None
-        return _beyond_memory(launch, access, p, memory.obj.bytes, size) if size else None
-    for axis in found:
-        result = _beyond_size(launch, axis)
+        limits = [_memory(access, p, memory.obj.bytes, size)] if size else []
+    else:
+        limits = [x for x in (_size(launch, axis) for axis in found) if x is not None]
+    for limit in limits:
+        result = _search(launch, access, limit)
         if result is not None:
-            return result
+            lost = short(launch)
+            # Of a floored grid CL203 speaks.
+            return None if lost is not None and lost.floored else result
     return None
 
 
-def _beyond_memory(launch: Launch, access: Access, p: Poly, allocated: Term, size: int) -> _Outside | None:
-    """The last thread's element against what the host function allocated."""
-    assert launch.grid is not None and launch.block is not None
+class _Limit(NamedTuple):
+    """What an access must stay within: ``extent`` elements, of which a thread comes to ``element``; ``sizes`` are
+    the host terms that they are made of."""
 
-    def ends(env: w.Assignment) -> tuple[Case, int, int] | None:
-        case = kernels.case(launch, env)
-        if case is None or not case.possible:
-            return None
-        try:
-            return case, case.peak(p) + access.width - 1, int(t.evaluate(allocated, env)) // size
-        except t.Undefined:
-            return None
+    extent: Callable[[Case], int]
+    element: Callable[[Case], int]
+    sizes: tuple[Term, ...]
+    words: Callable[[Case], str]
 
-    def goal(env: w.Assignment) -> bool:
-        found = ends(env)
-        return found is not None and found[1] >= found[2] > 0
 
-    leaves = launches.ordered([allocated], [*launch.grid, *launch.block])
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
-        return None
-    env = launches.smallest(
-        goal, leaves, launch, launches.edges(launch, [*launch.grid, *launch.block]),
-        block_leaves=launches.leaves_of(launch.block),
+def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
+    """What the host function allocated."""
+
+    def extent(case: Case) -> int:
+        return int(t.evaluate(allocated, case.host)) // size
+
+    return _Limit(
+        extent, lambda case: case.peak(p) + access.width - 1, (allocated,),
+        lambda case: f"`{access.obj.name}` has {extent(case)} elements",
     )  # fmt: skip
-    found = ends(env) if env is not None else None
-    if env is None or found is None:
-        return None
-    case, last, extent = found
-    grid, block = case.grid, case.block
-    thread = (
-        (grid[0] - 1, grid[1] - 1, grid[2] - 1), (block[0] - 1, block[1] - 1, block[2] - 1)
-    )  # fmt: skip
-    return _Outside(case, env, thread, last, extent, f"`{access.obj.name}` was allocated with {extent}")
 
 
-def _beyond_size(launch: Launch, axis: Axis) -> _Outside | None:
-    """The last thread's coordinate against the size that the grid is computed from."""
+def _size(launch: Launch, axis: Axis) -> _Limit | None:
+    """The size that the grid is computed from, along one axis."""
     assert launch.grid is not None and launch.block is not None
     on_grid, at = "xyz".index(axis.grid), "xyz".index(axis.name)
-    blocks = launch.grid[on_grid]
-    division = launches.division(blocks)
+    division = launches.division(launch.grid[on_grid])
     if division is None or axis.block is None:
         return None
     size, divisor = division
     share = axis.block
 
-    def counts(env: w.Assignment) -> tuple[Case, int, int] | None:
-        case = kernels.case(launch, env)
-        if case is None or not case.possible:
-            return None
-        n, by, each = t.evaluate(size, env), t.evaluate(divisor, env), case.number(share)
+    def element(case: Case) -> int:
+        by, each = int(t.evaluate(divisor, case.host)), case.number(share)
         if each < 1 or by % each or case.block[at] > each:
-            return None
+            raise t.Undefined  # the grid counts something else
         # Each block has `each` coordinates for `by` elements.
-        last = (case.grid[on_grid] - 1) * each + case.block[at] - 1
-        return case, last * (by // each), n
+        return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
+
+    return _Limit(
+        lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor),
+        lambda case: (
+            f"the launch starts {case.grid[on_grid] * case.block[at]} threads"
+            f" for {int(t.evaluate(size, case.host))} elements"
+        ),
+    )  # fmt: skip
+
+
+def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
+    """The smallest sizes found at which some thread that gets to the access is out of range."""
+    assert launch.grid is not None and launch.block is not None
+    sizes = [x for term in limit.sizes for x in t.leaves(term)]
+    if not all(launches.is_size(x) or x.data.kind == "device" for x in sizes):
+        return None
+    leaves = launches.ordered(limit.sizes, [*launch.grid, *launch.block])
+    scans = 0
+    found: tuple[Case, Case] | None = None
 
     def goal(env: w.Assignment) -> bool:
-        found = counts(env)
-        return found is not None and found[1] >= found[2] > 0
+        nonlocal found, scans
+        case = kernels.case(launch, env)
+        if case is None or not case.possible or not 0 < limit.extent(case) <= limit.element(case) or scans > 8:
+            return False
+        scans += 1
+        thread = _first(case, access, limit)
+        if thread is not None:
+            scans, found = 0, (case, thread)
+        return thread is not None
 
-    leaves = launches.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in (*t.leaves(size), *t.leaves(blocks))):
+    tries = launches.edges(launch, [*launch.grid, *launch.block, *limit.sizes])
+    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    if env is None:
         return None
-    env = launches.smallest(
-        goal, leaves, launch, launches.edges(launch, [blocks, size, divisor]),
-        block_leaves=launches.leaves_of(launch.block),
-    )  # fmt: skip
-    found = counts(env) if env is not None else None
-    if env is None or found is None:
+    scans = 0
+    if not goal(env) or found is None:
         return None
-    case, _, n = found
-    each = case.number(share)
-    coordinate = -(-n // (t.evaluate(divisor, env) // each))
-    index, inner = [0, 0, 0], [0, 0, 0]
-    index[on_grid], inner[at] = divmod(coordinate, each)
-    thread = ((index[0], index[1], index[2]), (inner[0], inner[1], inner[2]))
-    started = case.grid[on_grid] * case.block[at]
-    return _Outside(case, env, thread, coordinate, n, f"the launch starts {started} threads for {n} elements")
+    case, thread = found
+    block, index = (
+        (thread.values[atoms["x"]], thread.values[atoms["y"]], thread.values[atoms["z"]]) for atoms in (BID, TID)
+    )
+    return _Outside(case, env, (block, index), limit.element(thread), limit.extent(case), limit.words(case))
+
+
+def _first(case: Case, access: Access, limit: _Limit) -> Case | None:
+    """The first thread of the last block that gets to the access and is out of range; None also where a test of
+    thread numbers cannot be told."""
+    guards = [g.term for g in chain(access.guard)]
+    last = (case.grid[0] - 1, case.grid[1] - 1, case.grid[2] - 1)
+    extent = limit.extent(case)
+    x, y, z = (range(v) for v in case.block)
+    for thread in ((i, j, k) for k in z for j in y for i in x):
+        here = case.of(last, thread)
+        if limit.element(here) < extent:
+            continue
+        for guard in guards:
+            holds = here.truth(guard)
+            if holds is None and kernels.ids_of([guard]):
+                return None
+            if holds is False:
+                break
+        else:
+            return here
+    return None
 
 
 def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> Draft:
     event = launch.event
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
-    which = ""
-    if found.thread is not None:
-        block, thread = (str(x[0]) if x[1:] == (0, 0) else str(x) for x in found.thread)
-        which = f"thread {thread} of block {block}"
+    block, thread = (str(x[0]) if x[1:] == (0, 0) else str(x) for x in found.thread)
     start, end = launches.place(event.node)
     return Draft(
         "CL209", access.fn, access.fn.file, access.node.start, access.node.end,
-        f"`{support.text(access.fn, access.node)}` is reached by every thread, and nothing tests its index: {at}"
-        f"{found.what}, and {which} is out of range",
+        f"nothing tests the index of `{support.text(access.fn, access.node)}`: {at}{found.what}, and thread {thread} "
+        f"of block {block} is out of range",
         "put the access under `if (i < n)`; where a barrier follows, do not return early",
         Witness(
             launches.named(found.host), found.case.grid, found.case.block, found.thread,
