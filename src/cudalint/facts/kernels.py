@@ -250,7 +250,10 @@ class Case:
 
     def of(self, block: tuple[int, int, int], thread: tuple[int, int, int]) -> Case:
         """The same case as one thread sees it."""
-        result = Case(self.launch, self.host, self.grid, self.block)
+        result = object.__new__(Case)
+        result.launch, result.host, result.grid, result.block = self.launch, self.host, self.grid, self.block
+        result.empty = self.empty
+        result.values = {x: v for x, v in self.values.items() if x.op == "atom" and x.data.kind != "count"}
         for i, axis in enumerate(AXES):
             result.values[BID[axis]], result.values[TID[axis]] = block[i], thread[i]
         return result

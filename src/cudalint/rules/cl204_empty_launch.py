@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.model import condition_ranges
 from cudalint.findings import Witness
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import short
@@ -40,7 +41,12 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
     leaves = launches.ordered([blocks], [])
     if not leaves or not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
-    if t.bounds(blocks, {x: (max(0, x.data.lo), x.data.hi) for x in leaves})[0] > 0:
+    known = condition_ranges(launch.conditions)
+    ranges = {}
+    for leaf in leaves:
+        low, high = known.get(leaf, (leaf.data.lo, leaf.data.hi))
+        ranges[leaf] = max(0, low), min(high, launches.LARGEST)
+    if t.bounds(blocks, ranges)[0] > 0:
         return None
 
     def goal(env: w.Assignment) -> bool:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 CODES = ("CL209",)
 
+_SCANS = 8
+"""Sizes at which the threads of a block are tried one by one."""
+
 
 class _Outside(NamedTuple):
     """Host sizes at which thread ``thread`` of the launch is out of range: ``index`` where there are ``extent``."""
@@ -164,28 +167,26 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
     if not all(launches.is_size(x) or x.data.kind == "device" for x in sizes):
         return None
     leaves = launches.ordered(limit.sizes, [*launch.grid, *launch.block])
+    asks = any(kernels.ids_of([guard.term]) for guard in chain(access.guard))
     scans = 0
-    found: tuple[Case, Case] | None = None
 
     def goal(env: w.Assignment) -> bool:
-        nonlocal found, scans
+        nonlocal scans
         case = kernels.case(launch, env)
-        if case is None or not case.possible or not 0 < limit.extent(case) <= limit.element(case) or scans > 8:
+        if case is None or not case.possible or not 0 < limit.extent(case) <= limit.element(case):
             return False
+        if not asks:
+            return True
+        # Tests of thread numbers alone: whether a thread out of range passes them has to be tried.
         scans += 1
-        thread = _first(case, access, limit)
-        if thread is not None:
-            scans, found = 0, (case, thread)
-        return thread is not None
+        return scans <= _SCANS and _first(case, access, limit) is not None
 
     tries = launches.edges(launch, [*launch.grid, *launch.block, *limit.sizes])
     env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
-    if env is None:
+    case = kernels.case(launch, env) if env is not None else None
+    thread = _first(case, access, limit) if case is not None else None
+    if env is None or case is None or thread is None:
         return None
-    scans = 0
-    if not goal(env) or found is None:
-        return None
-    case, thread = found
     block, index = (
         (thread.values[atoms["x"]], thread.values[atoms["y"]], thread.values[atoms["z"]]) for atoms in (BID, TID)
     )

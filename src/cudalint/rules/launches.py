@@ -25,7 +25,8 @@ _SIZES = frozenset({"param", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
 _BUDGET = 300
-_LARGEST = 1 << 30
+LARGEST = 1 << 30
+"""Sizes beyond this are not tried: where the arithmetic of the sizes wraps the width rules speak."""
 
 
 def parts(term: Term) -> Iterator[Term]:
@@ -66,7 +67,7 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
         others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device"}
         if not others:
             continue
-        if any(x.data.kind != "param" for x in (*others, *own)) or limits and not own:
+        if any(x.data.kind != "param" for x in (*others, *own)) or (limits and not own):
             return False
         divided = {x for part in parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
         if not others <= divided | leaves_of(threads):
@@ -87,7 +88,7 @@ def ordered(first: Iterable[Term], then: Iterable[Term]) -> list[Term]:
 def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
     """Sizes worth trying: around every constant of ``terms`` and of what the host checks."""
     known = w.constants([*(x for x in terms if x is not None), *launch.conditions])
-    return {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1) if 0 < v <= _LARGEST}
+    return {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1) if 0 < v <= LARGEST}
 
 
 def smallest(
@@ -100,7 +101,7 @@ def smallest(
     """
     conditions = [c for c in launch.conditions if not t.leaves(c).isdisjoint(leaves)]
     inner = set(block_leaves)
-    limit = min(_LARGEST, launch.config.max_elements or _LARGEST)
+    limit = min(LARGEST, launch.config.max_elements or LARGEST)
     ascending = sorted({1, 2, 3, *([0] if zero else []), *(v for v in tries if v <= limit)})
     choices: list[list[int]] = []
     for number, leaf in enumerate(leaves):
@@ -181,7 +182,7 @@ def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) ->
             reach = case.reach(item)
         except t.Undefined:
             continue
-        result.update(v for v in range(reach - 1, reach + 3) if 0 < v <= _LARGEST)
+        result.update(v for v in range(reach - 1, reach + 3) if 0 < v <= LARGEST)
     return result
 
 
