@@ -78,6 +78,13 @@ ALLOCATIONS = frozenset(
      "hipMallocManaged", "hipMallocAsync", "hipHostMalloc"}
 )  # fmt: skip
 
+#: Members of ``cudaDeviceProp`` that size launches, by which it is known where its type is not
+#: (``at::cuda::getCurrentDeviceProperties()->multiProcessorCount``).
+DEVICE_MEMBERS = frozenset(
+    {"multiProcessorCount", "maxThreadsPerBlock", "maxThreadsPerMultiProcessor", "maxGridSize", "maxThreadsDim",
+     "maxBlocksPerMultiProcessor", "sharedMemPerBlock", "sharedMemPerMultiprocessor", "sharedMemPerBlockOptin"}
+)  # fmt: skip
+
 _ASSERTIONS = ("assert", "check", "require", "enforce", "expect", "ensure", "verify")
 
 

@@ -15,6 +15,7 @@ from cudalint.facts.calls import (
     ASSERTION_OPERATORS,
     ATOMICS,
     BLOCK_BARRIERS,
+    DEVICE_MEMBERS,
     LEGACY_COLLECTIVES,
     NO_RETURN,
     PURE,
@@ -49,7 +50,7 @@ from cudalint.facts.events import (
 )
 from cudalint.facts.terms import THREAD, UNKNOWN, WARP_UNIFORM, Atom, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type
+from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -92,6 +93,20 @@ GDIM = {a: SPECIALS["gridDim", a] for a in "xyz"}
 def run(function: ir.Function) -> Flow:
     """The flow of ``function``, with its parameters (and open template values) as atoms."""
     return _Walker(function).run()
+
+
+def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -> Flow:
+    """The flow of a function of the project with these template parameters bound.
+
+    Where an integer that counts is left without a type, and the type oracle may know it, it is asked.
+    """
+    flow = run(decl.lower(bindings))
+    if flow.untyped:
+        from cudalint.frontend.oracle import may_settle
+
+        if may_settle(flow.untyped):
+            return run(decl.lower(bindings, asked=True))
+    return flow
 
 
 def number(type_: Type) -> Type | None:
@@ -207,12 +222,19 @@ class _Walker:
                 self.record_conversion(value, type_, node)
         elif isinstance(type_, Int) and isinstance(have, Float) and value.op != "const":
             self.record_conversion(value, type_, node)
+        elif have is None and isinstance(type_, Int):
+            self.untyped(node)
         return t.convert(value, number(type_))
 
     def record_conversion(self, value: Term, type_: Type, node: ir.Expr) -> None:
         event = self.event(Conversion, node)
         event.term, event.to = value, type_
         (self.flow.roundings if isinstance(value.type, Float) else self.flow.conversions).append(event)
+
+    def untyped(self, node: ir.Expr) -> None:
+        """Remembers an integer without a type, where lowering left it open."""
+        if type(node.type) is Unknown:
+            self.flow.untyped.append(node)
 
     def operation(self, term: Term, node: ir.Expr) -> None:
         """Remembers where a product or quotient was formed: a term says what it is, not where."""
@@ -789,7 +811,12 @@ class _Walker:
             if found is None:
                 inputs = (record,) if isinstance(record, Term) else ()
                 name = record.data.name if isinstance(record, Term) and record.op == "atom" else "?"
-                found = self.loads[key] = self.unknown_value("load", f"{name}.{place[2]}", type_, inputs=inputs)
+                title = f"{name}.{place[2]}"
+                if place[2] in DEVICE_MEMBERS and not self.device:
+                    found = self.fresh("device", title, number(type_) or I32, inputs=inputs)
+                else:
+                    found = self.unknown_value("load", title, type_, inputs=inputs)
+                self.loads[key] = found
             return found
         return self.load(place[1], place[2], type_)
 
@@ -1046,6 +1073,11 @@ class _Walker:
         self, node: ir.Expr, op: str, left: Term, right: Term, optype: Type, left_node: ir.Expr, right_node: ir.Expr
     ) -> Term:
         a, b = self.convert(left, optype, left_node), right
+        if type(optype) is Unknown:
+            if isinstance(right.type, Int):
+                self.untyped(left_node)
+            if isinstance(left.type, Int):
+                self.untyped(right_node)
         if op in ("<<", ">>"):
             term = t.binary(_BINARY[op], a, b, number(optype))
             self.operation(term, node)
@@ -1256,6 +1288,7 @@ class _Walker:
         one = const(1, U32)
         if isinstance(value, Term):
             if value.type is None:
+                self.untyped(node)
                 return None
             return self.convert(value, U32, node), one, one
         if isinstance(value, Record):
@@ -1268,6 +1301,9 @@ class _Walker:
         if node.stream is not None:
             self.value(node.stream)
         args = [self.value(a) if a is not None else None for a in node.args] if node.args is not None else None
+        for arg in (node.grid, node.block, *(node.args or ())):
+            if arg is not None:
+                self.untyped(arg)
         event: LaunchEvent = self.event(LaunchEvent, node)
         event.grid, event.block, event.shared, event.args = grid, block, shared, args
         event.targs = {id(a): self.term(self.value(a)) for a in node.targs if isinstance(a, ir.Expr)}
@@ -1326,7 +1362,8 @@ class _Walker:
             receiver = self.value(node.receiver)
         args = [self.value(a) for a in node.args]
         self.flow.callees.add(target)
-        callee = target.lower(self.bindings(target, node.targs, node.args))
+        bindings = self.bindings(target, node.targs, node.args)
+        callee = target.lower(bindings, asked=self.flow.function.asked)
         return self.enter(node, callee, args, receiver)
 
     def bindings(

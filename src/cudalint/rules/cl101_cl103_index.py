@@ -248,9 +248,11 @@ def _first_thread(
         found[TID["x"]] = thread
         return found
 
+    sums = list(_sums(index))
+
     def enough(count: int, thread: int) -> bool:
-        found = width.value(index, at(count, thread), exact=False)
-        return found is not None and found >= over
+        env = at(count, thread)
+        return any((width.value(x, env, exact=False) or 0) >= over for x in sums)
 
     last = block[0] - 1
     top = (1 << 31) - 2 if "x" in axes else 65534
@@ -266,6 +268,17 @@ def _first_thread(
         return None
     grid = (env[GDIM["x"]], env[GDIM["y"]], env[GDIM["z"]])
     return grid, ((env.get(BID["x"], 0), env.get(BID["y"], 0), env.get(BID["z"], 0)), (thread, 0, 0)), wrapped, meant
+
+
+def _sums(index: Term) -> Iterator[Term]:
+    """The sums and products that a 32-bit index passes through: each of them can wrap."""
+    stack = [index]
+    while stack:
+        item = stack.pop()
+        if item.op in ("add", "mul", "shl"):
+            yield item
+        if item.op in ("add", "sub", "mul", "shl", "cast", "div", "shr", "select"):
+            stack.extend(x for x in item.args if isinstance(x.type, Int) and x.type.bits == 32)
 
 
 def _sizes(

@@ -53,7 +53,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     rest = {x: 1 for x in leaves if x not in fixed}
 
-    def case(env: dict[Term, int]) -> Case | None:
+    def case(env: dict[Term, int], main: Term | None) -> Case | None:
         last, pass_ = width.value(bound, env, exact=False), width.value(pace, env, exact=False)
         if last is None or pass_ is None or pass_ <= 0 or last - less + pass_ <= top:
             return None
@@ -65,7 +65,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             return None
         grid, block = shape
         sizes = width.named(env)
-        told = ", ".join(f"{k} = {v:,}" for k, v in sizes.items() if v > 1 << 20)
+        told = f"{main.data.name} = {env[main]:,}" if main is not None else ""
         begin = f"at {told} " if told else ""
         machine = width.value(exact_bound, env)
         if machine is not None and machine != last + less and not isinstance(strip(tested).type, Int):
@@ -118,7 +118,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         return None
 
     if not free:
-        return case({**rest, **fixed})
+        return case({**rest, **fixed}, None)
     for main in free:
         env = {**rest, **fixed}
         high = min(reach.high(main), _LAST)
@@ -133,7 +133,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             continue
         for n in (least, top + 2, top + 2 + less):
             if least <= n <= high:
-                result = case({**env, main: n})
+                result = case({**env, main: n}, main)
                 if result is not None:
                     return result
     return None
