@@ -322,7 +322,8 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
     if not tested and not either:
         return None
     for axis in use.plane.axes.values():
-        if axis.name in tested or not axis.thread and axis.block is None and not axis.scale:
+        if axis.name in tested or not axis.thread:
+            # A block's number without a thread's: one block an item, however many blocks there are.
             continue
         row = from_poly(use.plane.row, I64) if axis is use.plane.fast else None
         for launch in kernel.launches:
