@@ -160,6 +160,10 @@ class Project(preprocess.Environment):
         found = (self._locate(included) for included in flags.includes) if flags is not None else ()
         return [included for included in found if included is not None and included != path]
 
+    def standard(self, path: str) -> str | None:
+        flags = self._flags.get(path)
+        return flags.standard if flags is not None else None
+
     def resolve(self, path: str, name: str, angled: bool) -> str | None:
         """The file that ``#include`` of ``name`` in ``path`` means: beside it, on the include paths, or the only
         one under the root whose path ends so. None for what lies outside, or does not exist."""

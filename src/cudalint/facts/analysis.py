@@ -136,7 +136,7 @@ class _Analysis:
         return not names.isdisjoint(_WORD.findall(text))
 
     def run_host(self, decl: FunctionDecl) -> None:
-        flow = flows.run(decl.lower({}))
+        flow = flows.walk(decl)
         host = HostFunction(decl, flow, self.config)
         self.hosts[decl] = host
         for event in flow.launches:

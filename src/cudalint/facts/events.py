@@ -295,6 +295,7 @@ class Flow:
     __slots__ = (
         "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "definitions",
         "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns", "roundings",
+        "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -316,5 +317,7 @@ class Flow:
         self.loops: list[Loop] = []
         self.opaques: list[Event] = []
         self.callees: set[FunctionDecl] = set()
+        self.untyped: list[Expr] = []
+        """Expressions without a type where an integer counts: compared with one, converted to one, launched with."""
         self.complete = True
         """False when the budget ended the walk early: rules that need all of the function are silent."""

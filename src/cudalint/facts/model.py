@@ -58,7 +58,7 @@ class Kernel:
     @property
     def flow(self) -> Flow:
         if self._flow is None:
-            self._flow = flows.run(self.decl.lower(dict(self.bindings)))
+            self._flow = flows.walk(self.decl, dict(self.bindings))
         return self._flow
 
     @property

@@ -477,10 +477,18 @@ _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
 }
 
 
-def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Function:
-    """The function behind ``decl`` with these template parameters bound; the others stay open."""
+def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: bool = False) -> Function:
+    """The function behind ``decl`` with these template parameters bound; the others stay open.
+
+    ``asked``: the type oracle is asked for each type that stays unknown.
+    """
     syntax = syntax_of(decl)
-    lowerer = Lowerer(decl.file.declarations, syntax.scope)
+    kind = Lowerer
+    if asked:
+        from cudalint.frontend.oracle import Asking
+
+        kind = Asking
+    lowerer = kind(decl.file.declarations, syntax.scope)
     lowerer.kind = decl.kind
     opened = lowerer.bind_templates(syntax.templates, bindings)
     if decl.owner:
@@ -508,11 +516,13 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int]) -> Funct
             body = lowerer.block(body_node)
             body.body[:0] = statements
     result = lowerer.result
-    return Function(
+    function = Function(
         decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end,
         decl=decl, template=opened,
         launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
     )  # fmt: skip
+    function.asked = asked
+    return function
 
 
 def _owner(lowerer: Lowerer, decl: FunctionDecl) -> Struct | None:

@@ -65,6 +65,11 @@ class Environment:
     def file(self, path: str) -> SourceFile:
         raise LookupError(path)
 
+    def standard(self, path: str) -> str | None:
+        """The language standard that ``path`` is compiled with (``c++17``), where it is known."""
+        del path
+        return None
+
 
 # Lexing
 

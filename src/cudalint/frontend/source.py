@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from cudalint.frontend.declare import Declarations
     from cudalint.frontend.macros import Macro
+    from cudalint.frontend.oracle import Oracle
     from cudalint.frontend.preprocess import Expansion, Gap, Scan
 
 Reading = Literal["device", "host"]
@@ -104,8 +105,8 @@ class SourceFile:
     """
 
     __slots__ = (
-        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_other", "_scan", "_tree",
-        "bom", "encoding", "env", "error", "path", "raw", "reading",
+        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_oracle", "_other", "_scan",
+        "_tree", "bom", "encoding", "env", "error", "path", "raw", "reading",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +128,7 @@ class SourceFile:
         self._declarations: Declarations | None = None
         self._host: SourceFile | None = None
         self._other: SourceFile | None = None
+        self._oracle: Oracle | None = None
 
     def __repr__(self) -> str:
         return f"SourceFile({self.path!r}, {self.reading})"
@@ -254,6 +256,15 @@ class SourceFile:
 
             self._declarations = declare(self)
         return self._declarations
+
+    @property
+    def oracle(self) -> Oracle:
+        """What libclang makes of the file: for types that nothing else settles."""
+        if self._oracle is None:
+            from cudalint.frontend.oracle import Oracle
+
+            self._oracle = Oracle(self)
+        return self._oracle
 
 
 def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:

@@ -453,7 +453,8 @@ class FunctionDecl:
     ``static`` is internal linkage (``static`` or an anonymous namespace). ``has_body`` is false for
     a prototype. ``start``/``end`` span the whole definition, ``name_start``/``name_end`` the name.
     ``lower(bindings)`` gives the function with template parameters bound (Type or int by name);
-    parameters not bound stay open. It is cached by binding.
+    parameters not bound stay open; ``asked`` has the type oracle asked for what stays unknown. It is
+    cached by both.
     """
 
     __slots__ = (
@@ -477,13 +478,15 @@ class FunctionDecl:
     node: object
     _lowered: dict[tuple[tuple[str, Type | int], ...], Function]
 
-    def lower(self, bindings: dict[str, Type | int] | None = None) -> Function:
+    def lower(self, bindings: dict[str, Type | int] | None = None, *, asked: bool = False) -> Function:
         from cudalint.frontend.lower import lower_function
 
         key = tuple(sorted((bindings or {}).items(), key=lambda item: item[0]))
+        if asked:
+            key = (("", 1), *key)
         found = self._lowered.get(key)
         if found is None:
-            found = self._lowered[key] = lower_function(self, bindings or {})
+            found = self._lowered[key] = lower_function(self, bindings or {}, asked)
         return found
 
 
@@ -492,11 +495,12 @@ class Function:
 
     ``gaps`` are the parse gaps inside its body, as (start, end). ``decl`` is None for a lambda,
     whose captures are free: the variables of the enclosing function appear in it as they are.
-    ``this`` is the class of a method, whose fields appear as ``Var`` of kind "field".
+    ``this`` is the class of a method, whose fields appear as ``Var`` of kind "field". ``asked`` is
+    true where the type oracle was asked for what syntax leaves unknown.
     """
 
     __slots__ = (
-        "body", "decl", "end", "file", "gaps", "kind", "launch_bounds", "name", "params", "returns", "start",
+        "asked", "body", "decl", "end", "file", "gaps", "kind", "launch_bounds", "name", "params", "returns", "start",
         "template",
     )  # fmt: skip
 
@@ -508,3 +512,4 @@ class Function:
         self.name, self.kind, self.params, self.returns, self.body = name, kind, params, returns, body
         self.file, self.start, self.end, self.decl = file, start, end, decl
         self.template, self.launch_bounds, self.gaps = template or [], launch_bounds, gaps or []
+        self.asked = False

@@ -1,0 +1,524 @@
+"""The type oracle of last resort: libclang, asked for what syntax and the project's headers leave unknown.
+
+It is asked only when a finding can hinge on the answer, and imported only then. It reads nothing but
+what it is handed: the file's expanded text, that of the project files it includes, and stub headers of
+our own, all from memory. An answer that rests on an error is none: names that nothing declares become
+opaque classes (left alone, libclang takes an unknown type for ``int``), recovered expressions carry no
+type, and where a typedef still rests on a name that is not known there are no answers at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from cudalint.frontend.lower import Lowerer
+from cudalint.frontend.typing import FUNCTION, arguments_of
+from cudalint.ir.nodes import Call, Expr, Index, Member, Ref, Var
+from cudalint.ir.types import (
+    BOOL,
+    BUILTIN_NAMES,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    VOID,
+    Array,
+    Int,
+    Ptr,
+    Struct,
+    Type,
+    Unknown,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tree_sitter import Node
+
+    from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import FunctionDecl
+
+#: Paths that exist in libclang's memory only. The unit includes the stubs, the headers and then the file.
+_HOME = "/cudalint-memory/"
+_MAIN, _UNIT = _HOME + "main.h", _HOME + "unit.cpp"
+#: An LP64 target of which clang's driver searches the machine for no compiler, as it does for Linux.
+_FLAGS = (
+    "-x", "c++", "-target", "x86_64-unknown-fuchsia", "-nostdinc", "-nostdinc++", "-nobuiltininc",
+    "-resource-dir=/nonexistent", "-fno-spell-checking", "-ferror-limit=0", "-w", "-fsyntax-only",
+    "-ftemplate-depth=64", "-fconstexpr-steps=20000", "-fbracket-depth=512", "-Xclang", "-fno-recovery-ast-type",
+)  # fmt: skip
+_KEEP_GOING = 0x200
+_ERROR = 3
+_ROUNDS = 4
+"""Times a file is parsed, each time with the names declared that were missing before."""
+_MAX_TEXT = 2 << 20
+"""Bytes of a unit that are handed to libclang; a larger one has no answers."""
+_MAX_NAMES = 400
+"""Missing names of a unit; one with more is no C++ that we can help with."""
+
+#: The stub headers, and what a text must mention for them to be of use.
+_STUBS = (
+    ("base.h", b""), ("std.h", b"std|at::|torch|thrust"), ("groups.h", b"cooperative_groups"), ("cub.h", b"cub"),
+    ("thrust.h", b"thrust"), ("tensor.h", b"at::|torch|c10"),
+)  # fmt: skip
+_stubs: dict[str, bytes] = {}
+_vocabulary: set[str] = set()
+_index: list[Any] = []
+
+
+def _stub_texts() -> dict[str, bytes]:
+    if not _stubs:
+        folder = os.path.join(os.path.dirname(__file__), "stubs")
+        for name, _ in _STUBS:
+            with open(os.path.join(folder, name), "rb") as stream:
+                _stubs[name] = stream.read()
+    return _stubs
+
+
+def _known_names() -> set[str]:
+    """Every word of the stubs: a name that is none of these is as unknown to libclang as it is to us."""
+    if not _vocabulary:
+        for text in _stub_texts().values():
+            _vocabulary.update(re.findall(r"\w+", text.decode()))
+    return _vocabulary
+
+
+def _clang() -> Any:
+    """libclang's index and bindings as one pair; None where they are not installed or do not load."""
+    if not _index:
+        try:
+            from clang import cindex
+
+            cindex.conf.lib.clang_isInvalidDeclaration.argtypes = [cindex.Cursor]
+            _index.append((cindex.Index.create(), cindex))
+        except Exception:  # of any kind: a missing package, a library that does not load or is too old
+            _index.append(None)
+    return _index[0]
+
+
+# Whether to ask.
+
+_OPEN = frozenset({
+    "a structured binding", "a call through a pointer", "arithmetic on a class type", "an overloaded operator()",
+    "auto without an initialiser",
+})  # fmt: skip
+_QUOTED = re.compile(r"'([^'<]*)")
+
+
+def may_settle(exprs: Iterable[Expr]) -> bool:
+    """Whether libclang can know what leaves one of these without a type."""
+    return any(_hopeful(leaf) for expr in exprs for leaf in _roots(expr))
+
+
+def _roots(expr: Expr) -> Iterator[Expr]:
+    """The innermost expressions whose unknown type makes that of ``expr`` unknown."""
+    from cudalint.facts.flow import children
+
+    stack, seen = [expr], 0
+    while stack and seen < 200:
+        node = stack.pop()
+        seen += 1
+        inner = [c for c in children(node) if isinstance(c, Expr) and isinstance(c.type, Unknown)]
+        if isinstance(node, Ref) and node.var.init is not None and isinstance(node.var.init.type, Unknown):
+            inner.append(node.var.init)
+        if inner:
+            stack.extend(inner)
+        if not inner or isinstance(node, (Call, Member)):
+            yield node
+
+
+def _hopeful(expr: Expr) -> bool:
+    why = expr.type.why if isinstance(expr.type, Unknown) else ""
+    if why in _OPEN:
+        return True
+    names = _QUOTED.findall(why)
+    if not names or "depends on" in why:
+        return False
+    words = _known_names()
+    if names[0].rpartition("::")[2].strip() in words:
+        return True
+    # A member or method of a class of the project that syntax does not lead to: inherited, overloaded, a template's.
+    base = expr.base if isinstance(expr, (Member, Index)) else expr.receiver if isinstance(expr, Call) else None
+    if base is not None and isinstance(base.type, Struct):
+        return base.type.key is not None or base.type.name.partition("<")[0].rpartition("::")[2] in words
+    return why.startswith("no overload")
+
+
+# Asking.
+
+
+class Asking(Lowerer):
+    """Lowers as :class:`Lowerer` does and asks the oracle of the file for each type that stays unknown."""
+
+    def nested(self, declarations: Any, prefix: str) -> Lowerer:
+        return Lowerer(declarations, prefix)
+
+    def expr(self, node: Node) -> Expr:
+        result = super().expr(node)
+        if isinstance(result.type, Unknown) and result.type is not FUNCTION:
+            result.type = self.file.oracle.type_of(result.start, result.end) or result.type
+        return result
+
+    def bind(self, name: str, meaning: Any) -> None:
+        if type(meaning) is Var and isinstance(meaning.type, Unknown) and meaning.type is not FUNCTION:
+            meaning.type = self.file.oracle.declared(meaning.start) or meaning.type
+        super().bind(name, meaning)
+
+    def deduced(self, decl: FunctionDecl, bindings: dict[str, Type | int]) -> Type:
+        found = super().deduced(decl, bindings)
+        if isinstance(found, Unknown) and decl.has_body and decl.file is not self.file:
+            return decl.lower(bindings, asked=True).returns
+        return found
+
+
+class _Node:
+    """A cursor with its place in the main file; its children are made once."""
+
+    __slots__ = ("_children", "cursor", "end", "start")
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        extent = cursor.extent
+        self.start, self.end = extent.start.offset, extent.end.offset
+        self._children: list[_Node] | None = None
+
+    def children(self) -> list[_Node]:
+        if self._children is None:
+            self._children = [_Node(child) for child in self.cursor.get_children()]
+        return self._children
+
+
+class Oracle:
+    """What libclang makes of one file. Never raises: what it cannot tell is None."""
+
+    __slots__ = ("_errors", "_file", "_functions", "_kinds", "_main", "_parsed", "_sources", "_unit")
+
+    def __init__(self, file: SourceFile) -> None:
+        self._file = file
+        self._parsed = False
+        self._unit: Any = None
+        self._main: Any = None
+        self._errors: list[int] = []
+        self._functions: dict[int, _Node | None] = {}
+        self._sources: dict[str, SourceFile] = {}
+        self._kinds: dict[Any, Type] = {}
+
+    def type_of(self, start: int, end: int) -> Type | None:
+        """The type of the expression at [start, end) of the file's text, references dropped."""
+        if not self._ready() or self._faulty(start, end):
+            return None
+        top = self._function(start)
+        if top is None:
+            return None
+        found: _Node | None = None
+        stack = [top]
+        while stack:
+            node = stack.pop()
+            # The innermost of equal extent: conversions that C++ adds lie around what is written.
+            if node.start == start and node.end == end and node.cursor.kind.is_expression():
+                found = node
+            stack.extend(c for c in node.children() if c.start <= start and end <= c.end)
+        return self._type(found.cursor.type) if found is not None else None
+
+    def declared(self, start: int) -> Type | None:
+        """The type of the variable whose name is at ``start``."""
+        if not self._ready():
+            return None
+        cursor = self._at(start)
+        if cursor is None or cursor.kind.name not in ("VAR_DECL", "PARM_DECL") or self._invalid(cursor):
+            return None
+        extent = cursor.extent
+        if self._faulty(extent.start.offset, extent.end.offset):
+            return None
+        return self._type(cursor.type)
+
+    # Parsing
+
+    def _ready(self) -> bool:
+        if not self._parsed:
+            self._parsed = True
+            clang = _clang()
+            if clang is not None:
+                try:
+                    self._parse(*clang)
+                except Exception:  # of any kind: a file that makes libclang fail has no answers
+                    self._unit = None
+        return self._unit is not None
+
+    def _parse(self, index: Any, cindex: Any) -> None:
+        unit = list(_in_order(self._file))
+        paths = [f"{_HOME}{number}.h" for number in range(len(unit) - 1)] + [_MAIN]
+        self._sources = dict(zip(paths, unit, strict=True))
+        if sum(len(file.text) for file in unit) > _MAX_TEXT or any(_DIRECTIVE.search(file.text) for file in unit):
+            return
+        stubs = _stub_texts()
+        wanted = [name for name, words in _STUBS if any(re.search(words, file.text) for file in unit)]
+        memory = [(_HOME + name, stubs[name]) for name in wanted]
+        memory += [(path, _as_cpp(file.text)) for path, file in self._sources.items()]
+        lines = [f'#include "{_HOME}{name}"' for name in wanted]
+        headers = [f'#include "{path}"' for path in paths]
+        flags = [*_FLAGS, f"-std={_standard(self._file)}"]
+        missing = _Missing()
+        errors: list[tuple[str, int, str]] = []
+        for _ in range(_ROUNDS):
+            whole = "\n".join((*lines, missing.declarations(), *headers, "")).encode()
+            parsed = index.parse(_UNIT, args=flags, unsaved_files=[*memory, (_UNIT, whole)], options=_KEEP_GOING)
+            errors = []
+            for each in parsed.diagnostics:
+                if each.severity >= _ERROR:
+                    at = each.location
+                    errors.append((at.file.name if at.file else "", at.offset, each.spelling))
+            before = len(missing.names)
+            for path, offset, message in errors:
+                source = self._sources.get(path)
+                if source is not None:
+                    missing.read(message, source.text, offset)
+            if len(missing.names) == before or len(missing.names) > _MAX_NAMES:
+                break
+        for path, offset, message in errors:
+            source = self._sources.get(path)
+            if source is not None and _TYPE_ERROR.search(message) and _in_alias(source.text, offset):
+                return
+        self._errors = sorted(offset for path, offset, _ in errors if path == _MAIN)
+        self._kinds = {getattr(cindex.TypeKind, name): type_ for name, type_ in _SCALARS.items()}
+        self._unit = parsed
+        self._main = parsed.get_file(_MAIN)
+
+    def _faulty(self, start: int, end: int) -> bool:
+        """Whether an error lies in [start, end)."""
+        at = bisect_left(self._errors, start)
+        return at < len(self._errors) and self._errors[at] < end
+
+    # Cursors
+
+    def _at(self, offset: int) -> Any:
+        """The declaration whose name is at ``offset``."""
+        from clang import cindex
+
+        location = cindex.SourceLocation.from_offset(self._unit, self._main, offset)
+        cursor = cindex.Cursor.from_location(self._unit, location)
+        if cursor is None or not cursor.kind.is_declaration() or cursor.location.offset != offset:
+            return None
+        return cursor
+
+    def _function(self, offset: int) -> _Node | None:
+        """The function of the file that holds ``offset``."""
+        holding = None
+        for decl in self._file.declarations.functions:
+            if decl.has_body and decl.start <= offset < decl.end:
+                holding = decl
+        if holding is None:
+            return None
+        if holding.start not in self._functions:
+            cursor = self._at(holding.name_start)
+            self._functions[holding.start] = _Node(cursor) if cursor is not None else None
+        return self._functions[holding.start]
+
+    def _invalid(self, cursor: Any) -> bool:
+        from clang import cindex
+
+        return bool(cindex.conf.lib.clang_isInvalidDeclaration(cursor))
+
+    # Types
+
+    def _type(self, clang_type: Any, depth: int = 0) -> Type | None:
+        canonical = clang_type.get_canonical()
+        kind = canonical.kind
+        scalar = self._kinds.get(kind)
+        if scalar is not None:
+            return scalar
+        name = kind.name
+        if depth > 8:
+            return None
+        if name in ("LVALUEREFERENCE", "RVALUEREFERENCE"):
+            return self._type(canonical.get_pointee(), depth + 1)
+        if name == "POINTER":
+            inner = self._type(canonical.get_pointee(), depth + 1)
+            return Ptr(inner) if inner is not None else None
+        if name in ("CONSTANTARRAY", "INCOMPLETEARRAY"):
+            inner = self._type(canonical.element_type, depth + 1)
+            if inner is None:
+                return None
+            return Array(inner, canonical.element_count if name == "CONSTANTARRAY" else None)
+        if name == "ENUM":
+            # As everywhere in cudalint an enumeration without a 64-bit base counts as int: that is what it promotes to.
+            base = self._type(canonical.get_declaration().enum_type, depth + 1)
+            return base if isinstance(base, Int) and base.bits == 64 else I32
+        if name == "RECORD":
+            return self._record(canonical, depth)
+        return None
+
+    def _record(self, canonical: Any, depth: int) -> Type | None:
+        cursor = canonical.get_declaration()
+        if self._invalid(cursor):
+            return None
+        arguments = self._arguments(canonical, cursor, depth)
+        if arguments is None:
+            return None
+        location = cursor.location
+        path = location.file.name if location.file else ""
+        source = self._sources.get(path)
+        if source is not None:
+            offset = location.offset
+            for decl in source.declarations.types_by_name.get(cursor.spelling, ()):
+                if decl.kind == "class" and decl.node.start_byte <= offset < decl.node.end_byte:
+                    return Lowerer(decl.declarations, decl.scope).resolve(decl, arguments)
+            return None
+        if path == _UNIT or not path:
+            return None  # a class that nobody declares
+        scopes = [cursor.spelling]
+        while (cursor := cursor.semantic_parent) is not None and cursor.kind.name in ("NAMESPACE", "STRUCT_DECL"):
+            scopes.insert(0, cursor.spelling)
+        if len(scopes) == 1 and not arguments:
+            return BUILTIN_NAMES.get(scopes[0])
+        full = "::".join(scopes)
+        if not arguments:
+            return Struct(full)
+        result = Struct(f"{full}<{', '.join('?' if a is None else str(a) for a in arguments)}>")
+        arguments_of.setdefault(result, arguments)
+        return result
+
+    def _arguments(self, canonical: Any, cursor: Any, depth: int) -> tuple[Type | int | None, ...] | None:
+        """The template arguments of a class; None where one is a type that we cannot name."""
+        found: list[Type | int | None] = []
+        for number in range(max(0, canonical.get_num_template_arguments())):
+            type_ = canonical.get_template_argument_type(number)
+            if type_.kind.name != "INVALID":
+                inner = self._type(type_, depth + 1)
+                if inner is None:
+                    return None
+                found.append(inner)
+            elif cursor.get_template_argument_kind(number).name == "INTEGRAL":
+                found.append(cursor.get_template_argument_value(number))
+            else:
+                found.append(None)
+        return tuple(found)
+
+
+_SCALARS: dict[str, Type] = {
+    "BOOL": BOOL, "CHAR_S": I8, "CHAR_U": I8, "SCHAR": I8, "UCHAR": U8, "SHORT": I16, "USHORT": U16, "INT": I32,
+    "UINT": U32, "LONG": I64, "ULONG": U64, "LONGLONG": I64, "ULONGLONG": U64, "FLOAT": F32, "DOUBLE": F64,
+    "LONGDOUBLE": F64, "VOID": VOID, "WCHAR": I32, "CHAR16": U16, "CHAR32": U32,
+}  # fmt: skip
+
+
+def _in_order(file: SourceFile) -> Iterator[SourceFile]:
+    """The project files of a unit, each after those it includes; ``file`` is the last."""
+    seen = {id(file)}
+    stack: list[tuple[SourceFile, Iterator[SourceFile]]] = [(file, iter(file.includes))]
+    while stack:
+        current, includes = stack[-1]
+        for included in includes:
+            if id(included) not in seen:
+                seen.add(id(included))
+                stack.append((included, iter(included.includes)))
+                break
+        else:
+            stack.pop()
+            yield current
+
+
+def _standard(file: SourceFile) -> str:
+    """The language standard that the compilation database gives the file, C++17 without one."""
+    given = file.env.standard(file.path)
+    return given if given is not None and re.fullmatch(r"(?:gnu|c)\+\+\w\w", given) else "gnu++17"
+
+
+#: What would make libclang open a file: there should be none left after preprocessing, however it is spelled.
+_DIRECTIVE = re.compile(rb"^[ \t]*(?:\#|%:|\?\?=|(?:export[ \t]+)?import\b)", re.MULTILINE)
+
+
+def _as_cpp(text: bytes) -> bytes:
+    """``text`` as C++ of the same length: ``k<<<g, b>>>(n)`` becomes the statements ``k;((g, b));(n)``.
+
+    libclang does not show what a launch's configuration holds.
+    """
+    at = text.find(b"<<<")
+    if at < 0:
+        return text
+    result = bytearray(text)
+    while at >= 0:
+        depth = 0
+        for match in _BRACKETS.finditer(text, at + 3):
+            sign = match.group()
+            if sign == b">>>":
+                if depth == 0:
+                    result[at : at + 3] = b";(("
+                    result[match.start() : match.end()] = b"));"
+                    break
+            else:
+                depth += 1 if sign in b"([{" else -1
+                if depth < 0:
+                    break
+        at = text.find(b"<<<", at + 3)
+    return bytes(result)
+
+
+_BRACKETS = re.compile(rb"[()\[\]{}]|>>>")
+_TYPE_ERROR = re.compile(r"unknown type name|no type named|no template named|undeclared identifier|no member named")
+_MESSAGES = (
+    (re.compile(r"unknown type name '(\w+)'"), "class"),
+    (re.compile(r"no type named '(\w+)' in namespace '([\w:]+)'"), "class"),
+    (re.compile(r"no template named '(\w+)'(?: in namespace '([\w:]+)')?"), "template"),
+    (re.compile(r"use of undeclared identifier '(\w+)'"), ""),
+    (re.compile(r"no member named '(\w+)' in namespace '([\w:]+)'"), ""),
+)  # fmt: skip
+_TEMPLATE_USE = re.compile(rb"\w+\s*<[^;(){}]*>\s*(?:::|[\w&*])")
+_SCOPE_USE = re.compile(rb"\w+\s*::")
+
+
+class _Missing:
+    """Names that nothing declares, as the opaque classes and namespaces that they are taken for."""
+
+    __slots__ = ("names",)
+
+    def __init__(self) -> None:
+        self.names: dict[tuple[str, str], str] = {}
+
+    def read(self, message: str, text: bytes, offset: int) -> None:
+        """Take the name that an error at ``offset`` of ``text`` is about."""
+        for pattern, what in _MESSAGES:
+            match = pattern.search(message)
+            if match is None:
+                continue
+            groups = match.groups()
+            name, scope = groups[0], (groups[1] if len(groups) > 1 else "") or ""
+            if not what:
+                if _TEMPLATE_USE.match(text, offset):
+                    what = "template"
+                elif _SCOPE_USE.match(text, offset):
+                    what = "namespace"
+                else:
+                    return  # a value: what it stands in has no type
+            if what == "class" and _TEMPLATE_USE.match(text, offset):
+                what = "template"
+            self.names.setdefault((scope, name), what)
+            return
+
+    def declarations(self) -> str:
+        lines = []
+        for (scope, name), what in self.names.items():
+            line = {
+                "class": f"class {name};",
+                "template": f"template <class...> class {name};",
+                "namespace": f"namespace {name} {{}}",
+            }[what]  # fmt: skip
+            for part in reversed(scope.split("::") if scope else ()):
+                line = f"namespace {part} {{ {line} }}"
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def _in_alias(text: bytes, offset: int) -> bool:
+    """Whether ``offset`` is in a typedef or an alias, from where an unknown type would spread as ``int``."""
+    begin = max(text.rfind(sign, 0, offset) for sign in (b";", b"{", b"}")) + 1
+    return re.match(rb"\s*(?:template\s*<[^;{}]*>\s*)?(?:typedef|using)\b", text[begin : offset + 1]) is not None
