@@ -175,7 +175,8 @@ def _indexed(
         text = support.text(place.fn, place.node)
         message = (
             f"`{text}` is computed in 32 bits and widened afterwards: in thread {thread[1][0]} of block "
-            f"{max(thread[0]):,} (blocks of {_shape(block)}) index {meant:,} becomes {wrapped:,}, which another has"
+            f"{max(thread[0]):,} (blocks of {_shape(block)}) index {meant:,} becomes {wrapped:,}, "
+            f"{'below the array' if wrapped < 0 else 'which another thread has'}"
         )
         return Draft(
             "CL102", place.fn, place.fn.file, place.node.start, place.node.end, message,

@@ -99,8 +99,7 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
     divisors = t.leaves(division.args[1])
     fixed = {**dict.fromkeys(divisors, config.block_size), **width.defaults(launch, leaves, config)}
     free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
-    # The other values are 1, or 2 or 0 where a test on them (`argc > 1`) chooses the size.
-    for main, others in ((x, y) for y in (1, 2, 0) for x in free):
+    for main, others in width.tries(free):
         env = {**dict.fromkeys(leaves, others), **fixed}
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
@@ -314,7 +313,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
         if part.op == "const" and isinstance(part.data, float) and part.data > 0:
             divisors.update({math.ceil(part.data), round(1 / part.data)})
     mains: list[Term | None] = [*free] or [None]
-    for main, others in ((x, y) for y in (1, 2, 0) for x in mains):
+    for main, others in width.tries(mains):
         env = {**dict.fromkeys(leaves, others), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
         for n in tries:

@@ -192,7 +192,7 @@ def _draft(
         return None  # followed round a loop: what bounds it is not known here
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
-    for main, others in ((x, y) for y in (1, 2, 0) for x in free):
+    for main, others in width.tries(free):
         env = {**dict.fromkeys(leaves, others), **fixed}
 
         def over(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:

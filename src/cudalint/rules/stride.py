@@ -51,7 +51,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     leaves = t.leaves(bound) | t.leaves(pace)
     fixed = width.defaults(launch, leaves, config)
     free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
-    rest = {x: 1 for x in leaves if x not in fixed}
+    rest = [x for x in leaves if x not in fixed]
 
     def case(env: dict[Term, int], main: Term | None) -> Case | None:
         last, pass_ = width.value(bound, env, exact=False), width.value(pace, env, exact=False)
@@ -118,9 +118,9 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         return None
 
     if not free:
-        return case({**rest, **fixed}, None)
-    for main in free:
-        env = {**rest, **fixed}
+        return case({**dict.fromkeys(rest, 1), **fixed}, None)
+    for main, others in width.tries(free):
+        env = {**dict.fromkeys(rest, others), **fixed}
         high = min(reach.high(main), _LAST)
 
         def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:

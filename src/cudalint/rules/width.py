@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
@@ -14,7 +14,7 @@ from cudalint.ir.types import Int
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import Expr, Function
 
 Triple = tuple[int, int, int]
+_Main = TypeVar("_Main")
 #: A grid where the source gives none: the multiprocessors of a small GPU, a few blocks on each.
 DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
 _AXES = "xyz"
@@ -117,6 +118,11 @@ def value(term: Term, env: dict[Term, int], *, exact: bool = True) -> int | None
     return int(found) if isinstance(found, (int, float)) else None
 
 
+def tries(mains: Sequence[_Main]) -> Iterator[tuple[_Main, int]]:
+    """The values to vary, each with what all others are: 1, or 2 or 0 where a test (`argc > 1`) asks for that."""
+    return ((main, others) for others in (1, 2, 0) for main in mains)
+
+
 def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[Term, int]:
     """Values for what is no size of the data: block sizes, what the device answers, numbers of blocks."""
     block: set[Term] = set()
@@ -153,8 +159,8 @@ def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | 
     free = [x for x in leaves if x not in fixed or strip(grid) is x]
     free.sort(key=lambda x: (-x.data.hi, x.key))
     mains: list[Term | None] = [*free] or [None]
-    for main in mains:
-        env = {**dict.fromkeys(free, 1), **fixed}
+    for main, others in tries(mains):
+        env = {**dict.fromkeys(free, others), **fixed}
         if main is not None:
             high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
 
