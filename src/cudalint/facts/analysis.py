@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.config import Config
-    from cudalint.facts.events import Flow, LaunchEvent
+    from cudalint.facts.events import LaunchEvent
     from cudalint.facts.model import Bindings
     from cudalint.frontend.source import SourceFile
     from cudalint.ir.nodes import FunctionDecl
@@ -117,7 +117,7 @@ class _Analysis:
         if not declarations.has_launches:
             return []
         launching = [f for f in declarations.launch_sites if f.has_body and f.kind != "device"]
-        found = {f: None for f in launching}
+        found = dict.fromkeys(launching)
         names = {f.name for f in launching}
         for _ in range(2):
             more = [

@@ -152,8 +152,10 @@ def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
     args = [walker.value(a) for a in node.args]
     op = "max" if "max" in name else "min"
     type_ = node.type if isinstance(node.type, (Int, Float)) else None
-    if len(args) >= 2 and all(isinstance(a, Term) for a in args[:2]):
-        a, b = (walker.convert(x, node.type, n) if type_ else x for x, n in zip(args, node.args))  # type: ignore[arg-type]  # terms
+    if len(args) >= 2 and isinstance(args[0], Term) and isinstance(args[1], Term):
+        a, b = args[0], args[1]
+        if type_ is not None:
+            a, b = walker.convert(a, type_, node.args[0]), walker.convert(b, type_, node.args[1])
         return t.binary(op, a, b, type_)
     if len(args) == 1 and isinstance(node.args[0], ir.Construct):
         items = [walker.value(a) for a in node.args[0].args]
@@ -323,32 +325,32 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
                 walker.value(arg)
             _barrier(walker, node, f"{type_name.rsplit('::', 1)[-1]}::sync", scope)
             return walker.fresh("call", name, node.type)
-        args = [walker.term(walker.value(a)) for a in node.args]
+        operands = [walker.term(walker.value(a)) for a in node.args]
         value = _group_value(walker, node, scope, name, type_name)
         if value is not None:
             return value
         if scope == "warp" and name.startswith(("shfl", "any", "all", "ballot", "match")):
             event: Collective = walker.event(Collective, node)
-            event.name, event.mask, event.value = f"tile::{name}", None, args[0] if args else None
+            event.name, event.mask, event.value = f"tile::{name}", None, operands[0] if operands else None
             walker.flow.collectives.append(event)
             level = WARP_UNIFORM if name in ("any", "all", "ballot") else THREAD
             return walker.fresh("call", name, node.type, level=level)
         return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
-    if _CUB_BLOCK.search(type_name):
+    if cub := _CUB_BLOCK.search(type_name):
         walker.value(receiver)
-        args_ = [walker.value(a) for a in node.args]
-        _barrier(walker, node, f"{_CUB_BLOCK.search(type_name).group(0)}::{name}", "block", collective=True)  # type: ignore[union-attr]  # it matched
-        for arg, value_ in zip(node.args, args_):
+        for arg in node.args:
+            walker.value(arg)
+        _barrier(walker, node, f"{cub.group(0)}::{name}", "block", collective=True)
+        for arg in node.args if len(node.args) > 1 else ():
             # Results come back through references: per-thread values.
-            if isinstance(arg, ir.Ref) and len(args_) > 1:
+            if isinstance(arg, ir.Ref):
                 walker.write(walker.place(arg), walker.unknown_value("call", name, arg.type, level=THREAD), arg, arg)
-            del value_
         return walker.unknown_value("call", name, node.type, level=THREAD)
-    if _CUB_WARP.search(type_name):
+    if cub := _CUB_WARP.search(type_name):
         walker.value(receiver)
         values = [walker.value(a) for a in node.args]
         event = walker.event(Collective, node)
-        event.name, event.mask = f"{_CUB_WARP.search(type_name).group(0)}::{name}", None  # type: ignore[union-attr]  # it matched
+        event.name, event.mask = f"{cub.group(0)}::{name}", None
         event.value = walker.term(values[0]) if values else None
         walker.flow.collectives.append(event)
         return walker.unknown_value("call", name, node.type, level=THREAD)

@@ -28,14 +28,77 @@ LEGACY_COLLECTIVES = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xo
 THREAD_RESULTS = frozenset({"__activemask", "clock", "clock64", "__clock", "coalesced_threads", "__match_any_sync"})
 
 #: Calls that do not come back (on the host), so what follows them is not reached.
-NO_RETURN = frozenset({"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable"})
+NO_RETURN = frozenset(
+    {"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable"}
+)
 
-_MATH = (
-    "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 exp10 expm1 log log2 log10 log1p pow "
-    "sqrt rsqrt cbrt rcbrt hypot norm fabs abs labs llabs fmod remainder floor ceil trunc round rint nearbyint lrint "
-    "llrint lround llround erf erfc erfinv tgamma lgamma fma fdim copysign ldexp scalbn isnan isinf isfinite signbit "
-    "sincos sinpi cospi saturate fdividef clamp lerp"
-).split()
+_MATH = [
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "pow",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "rcbrt",
+    "hypot",
+    "norm",
+    "fabs",
+    "abs",
+    "labs",
+    "llabs",
+    "fmod",
+    "remainder",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "rint",
+    "nearbyint",
+    "lrint",
+    "llrint",
+    "lround",
+    "llround",
+    "erf",
+    "erfc",
+    "erfinv",
+    "tgamma",
+    "lgamma",
+    "fma",
+    "fdim",
+    "copysign",
+    "ldexp",
+    "scalbn",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+    "sincos",
+    "sinpi",
+    "cospi",
+    "saturate",
+    "fdividef",
+    "clamp",
+    "lerp",
+]
 #: Functions of their arguments alone.
 PURE = frozenset(
     {name + suffix for name in _MATH for suffix in ("", "f", "l")}

@@ -62,9 +62,7 @@ class Record:
 
     __slots__ = ("fields", "kind", "level", "name", "type")
 
-    def __init__(
-        self, name: str, type_: Type, fields: dict[str, Value], level: int = 0, kind: str = "unknown"
-    ) -> None:
+    def __init__(self, name: str, type_: Type, fields: dict[str, Value], level: int = 0, kind: str = "unknown") -> None:
         self.name, self.type, self.fields, self.level, self.kind = name, type_, fields, level, kind
 
 

@@ -22,7 +22,6 @@ from cudalint.facts.calls import (
     ROUNDING,
     THREAD_RESULTS,
     WARP_COLLECTIVES,
-    WARP_UNIFORM_RESULTS,
     is_assertion,
 )
 from cudalint.facts.events import (
@@ -174,7 +173,9 @@ class _Walker:
         level: int = 0,
     ) -> Term:  # fmt: skip
         low, high = t.type_range(type_)
-        return t.atom(Atom(kind, name, low, high, data=data, inputs=inputs, level=level), number(type_) if type_ else None)
+        return t.atom(
+            Atom(kind, name, low, high, data=data, inputs=inputs, level=level), number(type_) if type_ else None
+        )
 
     def unknown_value(
         self, kind: str, name: str, type_: Type, data: Any = None, *, inputs: tuple[Term, ...] = (), level: int = 0
@@ -363,7 +364,9 @@ class _Walker:
             if source.op == "atom" and source.data.kind in ("call", "load") and not source.data.name.isidentifier():
                 source.data.name = var.name
             if type_ is DIM3:
-                return Record(var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)})
+                return Record(
+                    var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)}
+                )
             if isinstance(type_, (Int, Float)):
                 return self.convert(value, type_, node)
             if isinstance(type_, Ptr):
@@ -796,7 +799,9 @@ class _Walker:
                     found = self.loads.get(asked)
                     if found is None:
                         # cudaDeviceProp's members that size launches are ints.
-                        found = self.loads[asked] = self.fresh("device", f"{place[1].name}.{name}", number(type_) or I32)
+                        found = self.loads[asked] = self.fresh(
+                            "device", f"{place[1].name}.{name}", number(type_) or I32
+                        )
                     value = found
                 else:
                     level = value.data.level if isinstance(value, Term) and value.op == "atom" else UNKNOWN
@@ -829,7 +834,7 @@ class _Walker:
         value = self.globals.get(var)
         if value is not None:
             return value
-        if isinstance(var.type, Array) or var.kind in ("shared", "constant") and not (var.const and var.init):
+        if isinstance(var.type, Array) or (var.kind in ("shared", "constant") and not (var.const and var.init)):
             value = self.array(var)
             if var.kind == "constant" and not isinstance(var.type, Array):
                 value = self.unknown_value("var", var.name, var.type, var)
@@ -891,7 +896,9 @@ class _Walker:
         if isinstance(base, Closure) or isinstance(base, Record):
             return None
         if isinstance(base, Term):
-            base = Pointer(Obj("unknown", base.data.name if base.op == "atom" else "?", node.type, origin=(base,)), node.type)
+            base = Pointer(
+                Obj("unknown", base.data.name if base.op == "atom" else "?", node.type, origin=(base,)), node.type
+            )
         return self.advance(base, index, node)
 
     def advance(self, base: Pointer, index: Term, node: ir.Expr | None) -> Pointer:
@@ -961,7 +968,11 @@ class _Walker:
         if found is None:
             inputs = self.sources(pointer)
             data = obj if obj.kind == "local" else None
-            name = f"{obj.name}[{', '.join(t.show(p) for p, _ in pointer.pieces)}]" if not self.device else f"{obj.name}[…]"
+            name = (
+                f"{obj.name}[{', '.join(t.show(p) for p, _ in pointer.pieces)}]"
+                if not self.device
+                else f"{obj.name}[…]"
+            )
             found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)
         return found
 
@@ -1194,7 +1205,9 @@ class _Walker:
         right = self.value(node.value)
         if place is not None and place[0] == "mem":
             pointer = place[1]
-            old: Value = self.unknown_value("load", pointer.obj.name, target.type, inputs=tuple(p for p, _ in pointer.pieces))
+            old: Value = self.unknown_value(
+                "load", pointer.obj.name, target.type, inputs=tuple(p for p, _ in pointer.pieces)
+            )
             result = self.compound(node, old, right)
             self.store(pointer, target, result, "rw")
             return result
@@ -1300,7 +1313,9 @@ class _Walker:
         shared = self.term(self.value(node.shared)) if node.shared is not None else None
         if node.stream is not None:
             self.value(node.stream)
-        args = [self.value(a) if a is not None else None for a in node.args] if node.args is not None else None
+        args: list[Value | None] | None = None
+        if node.args is not None:
+            args = [self.value(a) if a is not None else None for a in node.args]
         for arg in (node.grid, node.block, *(node.args or ())):
             if arg is not None:
                 self.untyped(arg)
@@ -1391,7 +1406,9 @@ class _Walker:
             else:
                 self.env[var] = self.stored(value, var, arg_node)
         for var in callee.params[len(args) :]:
-            self.env[var] = self.value(var.init) if var.init is not None else self.unknown_value("unknown", var.name, var.type)
+            self.env[var] = (
+                self.value(var.init) if var.init is not None else self.unknown_value("unknown", var.name, var.type)
+            )
         for var in callee.template:
             self.env[var] = self.fresh("param", var.name, var.type, data=var)
         if receiver is not None:
@@ -1415,6 +1432,7 @@ class _Walker:
         self.alive = bool(paths)
         if not paths:
             return self.unknown_value("unknown", callee.name, node.type)
+        result: Value | None
         last_guard, result, env = paths[-1]
         for guard, value, other in reversed(paths[:-1]):
             cond = self.condition_since(guard, base)
@@ -1557,11 +1575,9 @@ def _assigned(node: Any, into: set[ir.Var]) -> None:
                     root = _root(arg.operand)
                     if root is not None:
                         into.add(root)
-                elif position < len(params) and params[position].ref and not params[position].const:
-                    root = _root(arg)
-                    if root is not None:
-                        into.add(root)
-                elif target is None and item.name.rsplit("::", 1)[-1] == "swap":
+                elif (position < len(params) and params[position].ref and not params[position].const) or (
+                    target is None and item.name.rsplit("::", 1)[-1] == "swap"
+                ):
                     root = _root(arg)
                     if root is not None:
                         into.add(root)

@@ -205,7 +205,9 @@ class Launch:
         for formal, actual in self.mapping.items():
             low, high = t.bounds(actual, host, memo)
             floor, ceiling = formal.data.lo, formal.data.hi
-            result[formal] = (max(low, floor), min(high, ceiling)) if low <= ceiling and high >= floor else (floor, ceiling)
+            result[formal] = (
+                (max(low, floor), min(high, ceiling)) if low <= ceiling and high >= floor else (floor, ceiling)
+            )
         for axis in "xyz":
             for index, extent in ((TID[axis], BDIM[axis]), (BID[axis], GDIM[axis])):
                 if extent in result:
@@ -265,4 +267,3 @@ class HostFunction:
     @property
     def function(self) -> Function:
         return self.flow.function
-

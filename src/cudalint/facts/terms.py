@@ -197,9 +197,9 @@ def binary(op: str, a: Term, b: Term, type_: Type | None) -> Term:
             return a
         if data == 1 and op in ("mul", "div") and not isinstance(type_, Float):
             return a
-    elif a.op == "const" and a.data == 0 and op == "add" and not isinstance(type_, Float):
-        return b
-    elif a.op == "const" and a.data == 1 and op == "mul" and not isinstance(type_, Float):
+    elif (a.op == "const" and a.data == 0 and op == "add" and not isinstance(type_, Float)) or (
+        a.op == "const" and a.data == 1 and op == "mul" and not isinstance(type_, Float)
+    ):
         return b
     if a is b and op in ("min", "max", "and", "or"):
         return a
@@ -692,9 +692,7 @@ def mathematical_bounds(
     return found
 
 
-def plausible_bounds(
-    term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None
-) -> Interval:
+def plausible_bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None) -> Interval:
     """As :func:`bounds`, on the assumption that nothing overflows: what leaves a type is cut at its ends.
 
     Floating values are taken as the integers below them.

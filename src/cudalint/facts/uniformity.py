@@ -123,12 +123,14 @@ class Uniformity:
             return False
         rest = {m: c for m, c in p.items() if m != monomial}
         threads = {m: c for m, c in rest.items() if self._poly({m: c}) != UNIFORM}
-        if threads != {(_tid_x(),): 1} or not _multiple({m: c for m, c in rest.items() if m not in threads}, step, factor):
+        if threads != {(_tid_x(),): 1} or not _multiple(
+            {m: c for m, c in rest.items() if m not in threads}, step, factor
+        ):
             return False
         if not _multiple(expand(t.poly(limit)), step, factor):
             return False
         # The thread's number must stay below the step: a block's worth, or a constant no smaller than a block.
-        return [x.data.kind for x in step if x.op == "atom"] == ["bdim"] or not step and factor >= self.block_x
+        return [x.data.kind for x in step if x.op == "atom"] == ["bdim"] or (not step and factor >= self.block_x)
 
     def _warp(self, term: Term) -> int | None:
         """``threadIdx.x / 32``, ``threadIdx.x >> 5`` and multiples: the same in a whole warp."""

@@ -390,9 +390,7 @@ def _several(launch: Launch, axis: str) -> kernels.Case | None:
     return None if env is None else kernels.case(launch, env)
 
 
-def _unused_draft(
-    kernel: Kernel, launch: Launch, axis: str, case: kernels.Case, access: Access, which: str
-) -> Draft:
+def _unused_draft(kernel: Kernel, launch: Launch, axis: str, case: kernels.Case, access: Access, which: str) -> Draft:
     at = "xyz".index(axis)
     if which == "blockIdx":
         count, second = case.grid[at], (_at(at, 1), (0, 0, 0))

@@ -122,9 +122,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     return Short(axis, case, env, reach, size, t.show(limits[0]), floored)
 
 
-def _search(
-    goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]
-) -> w.Assignment | None:
+def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]) -> w.Assignment | None:
     """A launch that the driver takes and that is short; failing that, one that is empty."""
     inner = launches.leaves_of(launch.block)
     found = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
@@ -330,4 +328,3 @@ def _draft(launch: Launch, found: Short) -> Draft:
         Witness(launches.named(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
     )  # fmt: skip
-

@@ -42,9 +42,7 @@ def check(launch: Launch) -> Iterator[Draft]:
     )  # fmt: skip
 
 
-def _fault(
-    block: dict[str, int | None], grid: dict[str, int | None]
-) -> tuple[str, dict[str, int | str], str] | None:
+def _fault(block: dict[str, int | None], grid: dict[str, int | None]) -> tuple[str, dict[str, int | str], str] | None:
     for axis, extent in block.items():
         if extent == 0:
             return f"the block has no threads on {axis}", {f"block {axis}": 0}, "give every axis of a block at least 1"

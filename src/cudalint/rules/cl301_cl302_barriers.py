@@ -99,10 +99,12 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
         level = support.dropped(level)
     line = barrier.fn.file.span(barrier.node.start, barrier.node.end).line
     what = f"the barrier {barrier.name} on line {line}"
-    consequence = lost or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
-    message = (
-        f"threads for which {_condition(guards[-1])} return here and never reach {what}: {consequence}"
-        + (_EXACT if exact else "")
+    consequence = (
+        lost
+        or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
+    )
+    message = f"threads for which {_condition(guards[-1])} return here and never reach {what}: {consequence}" + (
+        _EXACT if exact else ""
     )
     whom = _whom(split, barrier.scope, split.first_block)
     return Draft(

@@ -177,9 +177,7 @@ def _linear(kernel: Kernel, use: _Use) -> Draft | None:
     """The offset alone is tested, so a thread beyond the row's end works on the next row."""
     if use.plane.fast.name in use.alone:
         return None
-    bound = next(
-        (b for b in use.together if _grows(b, use.plane.fast) and _grows(b, use.plane.slow)), None
-    )
+    bound = next((b for b in use.together if _grows(b, use.plane.fast) and _grows(b, use.plane.slow)), None)
     if bound is None or not use.plane.fast.thread:
         return None
     return _overlap(kernel, use, bound, "only the offset is tested")
@@ -200,7 +198,9 @@ def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
     ]  # fmt: skip
     if not later:
         return None
-    return _overlap(kernel, use, None, f"the tests of both axes come only later, on the way to line {_line(later[0].access)}")
+    return _overlap(
+        kernel, use, None, f"the tests of both axes come only later, on the way to line {_line(later[0].access)}"
+    )
 
 
 def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft | None:
@@ -229,13 +229,8 @@ def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft 
     )  # fmt: skip
 
 
-_Case = tuple[
-    dict[str, int],
-    tuple[int, int, int],
-    tuple[int, int, int],
-    tuple[tuple[int, int, int], tuple[int, int, int]],
-    int,
-]
+_Triple = tuple[int, int, int]
+_Case = tuple[dict[str, int], _Triple, _Triple, tuple[_Triple, _Triple], int]
 
 
 def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Case | None:
@@ -247,22 +242,23 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
     at = "xyz".index(axis.name)
     parts = [*launch.grid, *launch.block]
     leaves = sorted(
-        {x for p in (total, width, limit, *parts) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
+        {
+            x
+            for p in (total, width, limit, *parts)
+            for x in t.leaves(p)
+            if x.data.kind not in ("tid", "bid", "bdim", "gdim")
+        },
         key=lambda x: x.key,
     )
 
-    def thread(env: w.Assignment) -> tuple[tuple[int, int, int], tuple[int, int, int], dict[Term, int]] | None:
+    def thread(env: w.Assignment) -> tuple[_Triple, _Triple, dict[Term, int]] | None:
         w_, t_ = t.evaluate(width, env), t.evaluate(total, env)
         if not 0 < w_ < t_:
             return None
         numbers = [t.evaluate(p, env) for p in parts]
         size = numbers[3 + at]
-        block_index, thread_index = [0, 0, 0], [0, 0, 0]
-        block_index["xyz".index(axis.grid or axis.name)], thread_index[at] = w_ // size, w_ % size
-        b, i = tuple(block_index), tuple(thread_index)
-        here = support.coordinates(b, i)  # type: ignore[arg-type]  # three each
-        here.update(support.dimensions(tuple(numbers[:3]), tuple(numbers[3:])))  # type: ignore[arg-type]  # three each
-        return b, i, here  # type: ignore[return-value]  # three each
+        b, i = support.on_axis(axis.grid or axis.name, w_ // size), support.on_axis(axis.name, w_ % size)
+        return b, i, {**support.coordinates(b, i), **support.dimensions(*support.halves(numbers))}
 
     def goal(env: w.Assignment) -> bool:
         found = thread(env)
@@ -273,10 +269,8 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
         return None
     found = thread(env)
     assert found is not None
-    numbers = [t.evaluate(p, env) for p in parts]
-    return (
-        support.sizes_of(env), tuple(numbers[:3]), tuple(numbers[3:]), (found[0], found[1]), t.evaluate(width, env)
-    )  # fmt: skip
+    grid, block = support.halves([t.evaluate(p, env) for p in parts])
+    return support.sizes_of(env), grid, block, (found[0], found[1]), t.evaluate(width, env)
 
 
 def _edges(launch: Launch, at: int) -> tuple[int, ...]:
@@ -290,12 +284,10 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
     at = "xyz".index(use.plane.fast.name)
     size = shape[at]
     limit = bound.term if bound is not None else t.TRUE
-    grid = [1, 1, 1]
-    grid[at] = 2
-    block_index, thread_index = [0, 0, 0], [0, 0, 0]
-    block_index[at], thread_index[at] = (size + 1) // size, (size + 1) % size
-    here = support.coordinates(tuple(block_index), tuple(thread_index))  # type: ignore[arg-type]  # three each
-    here.update(support.dimensions(tuple(grid), shape))  # type: ignore[arg-type]  # three
+    name = use.plane.fast.name
+    grid = support.on_axis(name, 2, other=1)
+    thread = support.on_axis(name, (size + 1) // size), support.on_axis(name, (size + 1) % size)
+    here = {**support.coordinates(*thread), **support.dimensions(grid, shape)}
     leaves = sorted(
         {x for p in (row, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
         key=lambda x: x.key,
@@ -308,8 +300,7 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
     env = w.solve(goal, leaves, extra=(size + 1, 2 * size + 2))
     if env is None:
         return None
-    thread = (tuple(block_index), tuple(thread_index))
-    return support.sizes_of(env), tuple(grid), shape, thread, size + 1
+    return support.sizes_of(env), grid, shape, thread, size + 1
 
 
 # --- CL502 --------------------------------------------------------------------------------------
@@ -355,16 +346,13 @@ def _either(guard: Guard | None) -> bool:
     return False
 
 
-def _missing_draft(
-    use: _Use, axis: Axis, launch: Launch, size_term: Term, env: w.Assignment, either: bool
-) -> Draft:
+def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: w.Assignment, either: bool) -> Draft:
     assert launch.grid is not None and launch.block is not None
     at, on_grid = "xyz".index(axis.name), "xyz".index(axis.grid)
     parts = [_number(p, env) for p in (*launch.grid, *launch.block)]
     size, threads = _number(size_term, env), parts[on_grid] * parts[3 + at]
-    block_index, thread_index = [0, 0, 0], [0, 0, 0]
     per_block = max(1, parts[3 + at])
-    block_index[on_grid], thread_index[at] = size // per_block, size % per_block
+    grid, block = support.halves(parts)
     why = (
         f"the tests of {' and '.join(sorted(use.plane.axes))} are joined so that one in range is enough"
         if either
@@ -376,8 +364,8 @@ def _missing_draft(
         f"starts {threads} threads along {axis.name} for {size} elements",
         "return unless every axis is in range: `if (x >= w || y >= h) return;`",
         Witness(
-            support.sizes_of(env), (parts[0], parts[1], parts[2]), (parts[3], parts[4], parts[5]),
-            ((block_index[0], block_index[1], block_index[2]), (thread_index[0], thread_index[1], thread_index[2])),
+            support.sizes_of(env), grid, block,
+            (support.on_axis(axis.grid, size // per_block), support.on_axis(axis.name, size % per_block)),
             {f"{axis.name} of that thread": size},
         ),
         ((launch.event.fn.file, launch.event.node.start, launch.event.node.end, "launched here"),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import Function, Node
 
 Place = tuple["SourceFile", int, int, str]
+Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
@@ -73,9 +74,7 @@ def block_shape(kernel: Kernel) -> tuple[int, int, int]:
     return kernel.config.block_size, 1, 1
 
 
-def dimensions(
-    grid: tuple[int, int, int], block: tuple[int, int, int]
-) -> dict[Term, int]:
+def dimensions(grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[Term, int]:
     """The atoms of ``gridDim`` and ``blockDim`` with these values."""
     result = {}
     for i, axis in enumerate("xyz"):
@@ -91,12 +90,20 @@ def coordinates(block_index: tuple[int, int, int], thread_index: tuple[int, int,
     return result
 
 
+def on_axis(axis: str, value: int, other: int = 0) -> Triple:
+    """(x, y, z) with ``value`` on one axis."""
+    return (value if axis == "x" else other, value if axis == "y" else other, value if axis == "z" else other)
+
+
+def halves(numbers: Sequence[int]) -> tuple[Triple, Triple]:
+    """Six numbers as a grid and a block."""
+    gx, gy, gz, bx, by, bz = numbers
+    return (gx, gy, gz), (bx, by, bz)
+
+
 def sizes_of(env: dict[Term, int]) -> dict[str, int]:
     """The runtime sizes of an assignment by name, launch built-ins left out."""
     return {a.data.name: v for a, v in env.items() if a.data.kind not in _LAUNCH_KINDS}
-
-
-Triple = tuple[int, int, int]
 
 
 class Split(NamedTuple):
@@ -172,7 +179,12 @@ def unrolled(conditions: Sequence[Term]) -> Term:
         cond = t.land(cond, item)
     for _ in range(4):
         loops = {
-            x: t.binary("add", x.data.data.init, t.binary("mul", t.convert(x.data.data.loop.counter, x.type), step, x.type), x.type)
+            x: t.binary(
+                "add",
+                x.data.data.init,
+                t.binary("mul", t.convert(x.data.data.loop.counter, x.type), step, x.type),
+                x.type,
+            )
             for x in t.leaves(cond)
             if x.data.kind == "loop" and x.data.data.init is not None and (step := x.data.data.step) is not None
         }
