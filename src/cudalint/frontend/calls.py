@@ -63,6 +63,9 @@ class Signature:
         self.params, self.refs, self.required, self.variadic, self.returns = params, refs, required, variadic, returns
 
 
+_FOR_EVERY_NUMBER = frozenset({"min", "max", "abs", "fabs", "pow", "sqrt", "exp", "log", "floor", "ceil", "round"})
+
+
 def signature(decl: FunctionDecl, bindings: dict[str, Type | int] | None = None) -> Signature:
     """The signature of ``decl``; parameters of the template that ``bindings`` lacks stay open."""
     syntax = syntax_of(decl)
@@ -429,7 +432,8 @@ class Calls(Expressions):
         """A call of one of ``candidates`` or of what CUDA and the standard library declare."""
         target = self.choose(candidates, args, targs) if candidates else None
         if target is not None:
-            builtin = name in RETURNS
+            # CUDA declares these for every number, beside whatever the project adds; the rest of the library hides in std.
+            builtin = name in RETURNS and (name in _FOR_EVERY_NUMBER or name.startswith(("__", "atomic")))
             if not builtin or self.exact(target, args):
                 return Call(a, b, self.returns(target, args, targs), name, args, targs=targs, target=target)
         type_ = self.library(name, args, targs)
