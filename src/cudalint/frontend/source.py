@@ -105,8 +105,8 @@ class SourceFile:
     """
 
     __slots__ = (
-        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_oracle", "_other", "_scan",
-        "_tree", "bom", "encoding", "env", "error", "path", "raw", "reading",
+        "_blocks", "_declarations", "_expansion", "_host", "_includes", "_lines", "_macros", "_oracle", "_other",
+        "_scan", "_tree", "bom", "encoding", "env", "error", "path", "raw", "reading",
     )  # fmt: skip
 
     def __init__(
