@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cudalint.engine import Result
 
-STAGES = ("source", "ir")
+STAGES = ("source", "ir", "facts", "uniformity")
 
 
 class _Parser(argparse.ArgumentParser):

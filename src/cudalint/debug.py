@@ -10,6 +10,7 @@ from cudalint.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.facts.events import Event
     from cudalint.frontend.source import SourceFile
 
 
@@ -21,9 +22,15 @@ def show(stage: str, path: str) -> Iterator[str]:
 
     absolute = os.path.abspath(path)
     folder = os.path.dirname(absolute)
-    file = Worker({}).project(Configs(Layer("the command line")).of(folder, folder)).file(absolute)
+    settings = Configs(Layer("the command line")).of(folder, folder)
+    project = Worker({}).project(settings)
+    file = project.file(absolute)
     if file.error is not None:
         raise UsageError(f"{path}: {file.error}")
+    if stage in ("facts", "uniformity"):
+        from cudalint.facts import analyse
+
+        return {"facts": _facts, "uniformity": _uniformity}[stage](analyse(project, absolute, settings.config))
     return {"source": _source, "ir": _ir}[stage](file)
 
 
@@ -51,6 +58,94 @@ def _ir(file: SourceFile) -> Iterator[str]:
                 yield f"{function.kind} {declaration.qualname}({params}) -> {function.returns}  # line {span.line}\n"
                 yield from _tree(function.body, "  ", reading)
                 yield "\n"
+
+
+def _facts(units: Iterator[Any]) -> Iterator[str]:
+    """What kernels do to memory under which conditions, their loops, and what launches pass."""
+    from cudalint.facts import terms as t
+    from cudalint.facts.model import Kernel, Launch
+
+    for unit in units:
+        if isinstance(unit, Kernel):
+            yield _heading(unit)
+            for loop in unit.flow.loops:
+                steps = ", ".join(
+                    f"{var.name} = {_term(i.init)} + pass * {_term(i.step)}"
+                    if i.step is not None
+                    else f"{var.name} from {_term(i.init)}"
+                    for var, i in loop.inductions.items()
+                )
+                yield f"  line {_line(loop.fn, loop.node)}: loop while {_term(loop.cond)}: {steps}\n"
+            for access in unit.flow.accesses:
+                index = t.show_poly(access.scalar) if access.scalar is not None else _term(access.index)
+                verb = {"r": "reads", "w": "writes", "rw": "updates", "atomic": "atomically updates"}[access.mode]
+                conditions = _conditions(access.guard)
+                yield (
+                    f"  line {_line(access.fn, access.node)}: {verb} {access.obj.kind} {access.obj.name}[{index}]"
+                    f"{' x ' + str(access.width) if access.width > 1 else ''}{conditions}\n"
+                )
+            yield "\n"
+        elif isinstance(unit, Launch):
+            node = unit.event.node
+            grid, block = (
+                "(" + ", ".join(map(t.show, triple)) + ")" if triple else "not visible"
+                for triple in (unit.grid, unit.block)
+            )
+            yield f"launch of {node.kernel or 'a function pointer'} in {unit.host.name}  # line {_line(unit.event.fn, node)}\n"
+            yield f"  grid {grid}, block {block}{_conditions(unit.event.guard)}\n"
+            for formal, actual in unit.mapping.items():
+                if formal.data.kind == "param":
+                    yield f"  {formal.data.name} = {t.show(actual)}\n"
+            yield "\n"
+
+
+def _uniformity(units: Iterator[Any]) -> Iterator[str]:
+    """Every barrier, collective and return of a kernel with the conditions on its way and how far threads share them."""
+    from cudalint.facts import terms as t
+    from cudalint.facts.events import chain
+    from cudalint.facts.model import Kernel
+
+    levels = ("uniform", "warp-uniform", "unknown", "thread-dependent")
+    for unit in units:
+        if not isinstance(unit, Kernel):
+            continue
+        yield _heading(unit)
+        uniformity = unit.uniformity()
+        flow = unit.flow
+        events: list[tuple[Event, str]] = [(e, f"barrier {e.name}") for e in flow.barriers]
+        events += [(e, "return") for e in flow.returns]
+        events += [(e, f"collective {e.name}") for e in flow.collectives]
+        for event, name in sorted(events, key=lambda item: item[0].seq):
+            yield f"  line {_line(event.fn, event.node)}: {name}\n"
+            for guard in reversed(list(chain(event.guard))):
+                level = levels[uniformity.divergent(guard)]
+                yield f"    {guard.why} on line {_line(guard.fn, guard.node)}: {t.show(guard.term)}: {level}\n"
+        yield "\n"
+
+
+def _heading(kernel: Any) -> str:
+    bound = ", ".join(f"{name} = {value}" for name, value in kernel.bindings)
+    line = kernel.decl.file.span(kernel.decl.name_start, kernel.decl.name_end).line
+    kind = "kernel" if kernel.is_kernel else "device function"
+    return f"{kind} {kernel.name}{f' [{bound}]' if bound else ''}, visible launches: {len(kernel.launches)}  # line {line}\n"
+
+
+def _term(term: Any) -> str:
+    from cudalint.facts import terms as t
+
+    return t.show(term) if term is not None else "?"
+
+
+def _conditions(guard: Any) -> str:
+    from cudalint.facts import terms as t
+    from cudalint.facts.events import conjuncts
+
+    found = [t.show(x) for x in conjuncts(guard) if x is not t.TRUE]
+    return f" where {' && '.join(reversed(found))}" if found else ""
+
+
+def _line(function: Any, node: Any) -> int:
+    return int(function.file.span(node.start, node.start + 1).line)
 
 
 def _tree(node: Any, indent: str, file: SourceFile, label: str = "") -> Iterator[str]:

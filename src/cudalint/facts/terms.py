@@ -826,34 +826,59 @@ _SIGNS = {
 _BUILTINS = {"tid": "threadIdx", "bid": "blockIdx", "bdim": "blockDim", "gdim": "gridDim"}
 
 
+#: How tightly operators bind, as in C++; a higher number binds tighter.
+_BINDING = {
+    "lor": 1, "land": 2, "or": 3, "xor": 4, "and": 5, "eq": 6, "ne": 6, "lt": 7, "le": 7, "shl": 8, "shr": 8, "add": 9,
+    "sub": 9, "mul": 10, "div": 10, "mod": 10,
+}  # fmt: skip
+
+
 def show(term: Term) -> str:
-    """A term in C++-like notation, conversions left out."""
+    """A term in C++ notation, conversions left out."""
+    return _show(term, 0)
+
+
+def _show(term: Term, outer: int) -> str:
     op = term.op
     if op == "const":
         return str(term.data)
     if op == "atom":
         info = term.data
         return f"{_BUILTINS[info.kind]}.{info.axis}" if info.kind in _BUILTINS else info.name
-    if op in _SIGNS:
-        left, right = (f"({show(a)})" if a.op in _SIGNS else show(a) for a in term.args)
-        return f"{left} {_SIGNS[op]} {right}"
     if op == "cast":
-        return show(term.args[0])
-    if op == "neg":
-        return f"-({show(term.args[0])})"
-    if op == "lnot":
-        return f"!({show(term.args[0])})"
-    if op == "not":
-        return f"~({show(term.args[0])})"
+        return _show(term.args[0], outer)
+    binding = _BINDING.get(op)
+    if binding is not None:
+        left, right = term.args
+        text = f"{_show(left, binding)} {_SIGNS[op]} {_show(right, binding + 1)}"
+        return f"({text})" if binding < outer else text
+    if op in _PREFIXES:
+        return f"{_PREFIXES[op]}{_show(term.args[0], 11)}"
     if op == "select":
-        return f"({show(term.args[0])} ? {show(term.args[1])} : {show(term.args[2])})"
+        cond, then, other = (_show(a, 1) for a in term.args)
+        return f"({cond} ? {then} : {other})"
     return f"{term.data or op}({', '.join(show(a) for a in term.args)})"
+
+
+_PREFIXES = {"neg": "-", "not": "~", "lnot": "!"}
+
+
+def show_poly(p: Poly) -> str:
+    """A polynomial as a sum of products."""
+    parts = []
+    for monomial, coefficient in p.items():
+        factors = [_show(x, 10) for x in monomial]
+        if abs(coefficient) != 1 or not factors:
+            factors.insert(0, str(abs(coefficient)))
+        parts.append(("- " if coefficient < 0 else "+ ") + " * ".join(factors))
+    text = " ".join(parts) or "0"
+    return text[2:] if text.startswith("+ ") else text
 
 
 __all__ = [
     "FALSE", "INF", "ONE", "THREAD", "TRUE", "UNIFORM", "UNKNOWN", "WARP_UNIFORM", "ZERO", "Atom", "Interval", "Poly",
     "Term", "Undefined", "add", "apply", "atom", "atoms_of", "binary", "bounds", "cast_value", "compare", "const",
     "constant", "convert", "evaluate", "invert", "land", "leaves", "lnot", "lor", "make", "mathematical_bounds",
-    "multiply", "negate", "plausible_bounds", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "substitute", "truth",
+    "multiply", "negate", "plausible_bounds", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "show_poly", "substitute", "truth",
     "type_range",
 ]  # fmt: skip
