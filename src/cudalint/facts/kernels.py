@@ -177,14 +177,16 @@ def _follows(access: Access, item: Coordinate) -> bool:
         return True
     p = expand(access.scalar)
     atoms = set(t.atoms_of(p))
+    made = [x for x in atoms if x.op != "atom"]
     for tested in t.atoms_of(item.index):
         if tested.op != "atom" and _varies(tested) and tested not in atoms:
-            return any(tested in t.leaves(x) or tested in x.args for x in atoms)
-    if len(item.ids) == 1:
-        for axis in axes(p).values():
-            if item.ids < axis.ids and axis.block is not None and is_block(axis.block):
-                return False
-    return True
+            return any(tested in x.args for x in made)
+    if len({x.data.kind for x in item.ids}) > 1:
+        return True
+    if any(not item.ids.isdisjoint(ids_of([x])) for x in made):
+        return all(x in t.atoms_of(item.index) for x in made if not item.ids.isdisjoint(ids_of([x])))
+    found = axes(p).values()
+    return all(any(x in a.ids and (a.block is None or not is_block(a.block)) for a in found) for x in item.ids)
 
 
 def _index_atoms(access: Access) -> list[Term]:

@@ -375,8 +375,8 @@ def _several(launch: Launch, axis: str) -> kernels.Case | None:
         launches.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)
     ):
         return None
-    if axis and launches.bare(blocks).op == "atom" and launches.bare(blocks).data.kind == "param":
-        return None  # the caller's choice
+    if axis and launches.bare(blocks).op == "atom":
+        return None  # whoever gave it its value has to know
 
     def goal(env: w.Assignment) -> bool:
         case = kernels.case(launch, env)

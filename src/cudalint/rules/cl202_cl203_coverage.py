@@ -117,6 +117,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if any(isinstance(x.type, Float) for b in blocks for x in launches.parts(b)) and size >= _FLOAT_EXACT:
         return None
     floored = _is_floored(launch, axis, [*blocks, *threads], limits, group, env)
+    if case.empty is not None and not floored:
+        return None  # an empty launch is CL204
     if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
     return Short(axis, case, env, reach, size, t.show(limits[0]), floored)

@@ -92,7 +92,7 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     split = support.split(kernel, conditions, scope=barrier.scope)
     if split is None:
         return None
-    lost = _lost(kernel, event, barrier)
+    lost = _lost(kernel, event, barrier, split, support.unrolled(conditions))
     level: Level = "error" if lost else "warning"
     exact = support.exact_everywhere(kernel, conditions)
     if exact:
@@ -119,7 +119,9 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     )  # fmt: skip
 
 
-def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> str | None:
+def _lost(
+    kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.Split, condition: Term
+) -> str | None:
     """What goes wrong in the data: a shared location that returned threads would have stored is read later."""
     if barrier.collective:
         return f"{barrier.name} takes a value from every thread of the block"
@@ -127,10 +129,29 @@ def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> str | None:
     loads = [a for a in kernel.flow.accesses if a.obj.kind == "shared" and a.mode != "w" and _after(a, barrier)]
     for store in stores:
         for load in loads:
-            if load.obj is store.obj and load.scalar != store.scalar:
+            if load.obj is store.obj and load.scalar != store.scalar and _met(store, load, split, condition):
                 line = load.fn.file.span(load.node.start, load.node.end).line
                 return f"line {line} reads positions of `{store.obj.name}` that they would have stored"
     return None
+
+
+def _met(store: Access, load: Access, split: support.Split, condition: Term) -> bool:
+    """Whether a thread that stays reads where one that returned would have stored; true where it cannot be told."""
+    if store.index is None or load.index is None or not split.counted:
+        return True
+    missing: set[int] = set()
+    read: set[int] = set()
+    x, y, z = split.block
+    try:
+        for thread in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
+            env = {**split.env, **support.coordinates(split.first_block, thread)}
+            if t.evaluate(condition, env):
+                missing.add(t.evaluate(store.index, env))
+            else:
+                read.add(t.evaluate(load.index, env))
+    except t.Undefined:
+        return True
+    return not missing.isdisjoint(read)
 
 
 def _after(access: Access, event: Event) -> bool:

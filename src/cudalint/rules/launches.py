@@ -188,8 +188,12 @@ def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) ->
 
 def division(blocks: Term) -> tuple[Term, Term] | None:
     """The size that a dimension divides and what by; what is added for rounding left out. None where it does not."""
-    for part in parts(blocks):
+    stack = [blocks]
+    while stack:
+        part = stack.pop()
         if part.op not in ("div", "shr"):
+            # Which side of a choice counts is not known here.
+            stack.extend(() if part.op == "select" else part.args)
             continue
         by = part.args[1]
         if part.op == "shr":

@@ -112,6 +112,7 @@ class Split(NamedTuple):
     ``taken`` threads find it true, ``others`` false; ``first`` of block ``first_block`` is the first
     that finds it true, ``stays`` of block ``stays_block`` the first that does not. ``sizes`` by name.
     ``counted`` is false where data decides: two threads were looked at, any others are as they may be.
+    ``env`` holds the values of all atoms but the thread's own coordinates.
     """
 
     sizes: dict[str, int]
@@ -124,6 +125,7 @@ class Split(NamedTuple):
     stays: Triple
     stays_block: Triple
     counted: bool
+    env: dict[Term, int]
 
 
 def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -> Split | None:
@@ -165,7 +167,7 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
                 continue
             found = _part(cond, env, shape, group, data, free)
             if found is not None:
-                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found, not data)
+                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found, not data, env)
     return None
 
 
