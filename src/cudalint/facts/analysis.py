@@ -178,7 +178,7 @@ class _Analysis:
         """The definition of the kernel that is launched: in the unit, else the only one of that name beside it."""
         target = event.node.target
         if target is not None and target.has_body:
-            return target if target.kind == "kernel" else None
+            return self.specialised(target, event) if target.kind == "kernel" else None
         name = (target.name if target is not None else event.node.kernel.rsplit("::", 1)[-1]) or None
         if name is None:
             return None
@@ -190,6 +190,25 @@ class _Analysis:
             if f.kind == "kernel" and f.has_body
         ]
         return found[0] if len(found) == 1 else None
+
+    def specialised(self, target: FunctionDecl, event: LaunchEvent) -> FunctionDecl:
+        """The kernel of that name whose parameters have exactly the arguments' types: an overload, `template<>`."""
+        same = [
+            f
+            for f in target.file.declarations.functions_by_name.get(target.name, ())
+            if f.kind == "kernel" and f.has_body and f.qualname == target.qualname
+        ]
+        args = event.node.args
+        if len(same) < 2 or not args:
+            return target
+        exact = [
+            f
+            for f in same
+            if not f.template
+            and len(params := f.lower({}).params) == len(args)
+            and all(p.type is a.type for p, a in zip(params, args, strict=True) if a is not None)
+        ]
+        return exact[0] if len(exact) == 1 else target
 
 
 __all__ = ["analyse"]
