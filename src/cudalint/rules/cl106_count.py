@@ -36,26 +36,6 @@ def check_count(launch: Launch) -> Iterator[Draft]:
             yield draft
 
 
-def _is_wide(term: Term) -> bool:
-    return isinstance(term.type, Int) and term.type.bits == 64
-
-
-def _narrowed(term: Term) -> Iterator[tuple[Term, Int]]:
-    """The 64-bit values that a 32-bit one keeps the lower half of, with the type they were narrowed to."""
-    stack, seen = [term], set()
-    while stack:
-        item = stack.pop()
-        if item in seen:
-            continue
-        seen.add(item)
-        if item.op == "cast" and isinstance(item.type, Int) and item.type.bits == 32 and _is_wide(item.args[0]):
-            yield item.args[0], item.type
-        elif item.op in ("cast", "add", "sub", "mul", "min", "max", "neg"):
-            stack.extend(item.args)
-        elif item.op == "select":
-            stack.extend(item.args[1:])
-
-
 def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
     """Counts narrowed into the kernel's size parameters, or into fields of them."""
     kernel = launch.kernel
@@ -67,7 +47,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
         if formal.data.kind != "param" or not (isinstance(formal.type, Int) and formal.type.bits == 32):
             continue
         given = t.convert(actual, formal.type)
-        for count, to in _narrowed(given):
+        for count, to in width.narrowed(given):
             if reach is None:
                 reach = Reach(None, launch.config, launch.conditions)
             if reach.high(count) <= to.hi or _is_quotient(count):
@@ -125,7 +105,7 @@ def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
         if reach is None:
             reach = Reach(None, launch.config, launch.conditions)
         for dividend in _dividends(blocks):
-            for count, to in _narrowed(dividend):
+            for count, to in width.narrowed(dividend):
                 if reach.high(count) > to.hi and not _is_quotient(count):
                     place = _place(launch, count, to, None)
                     if place is not None:
@@ -150,7 +130,7 @@ def _dividends(blocks: Term) -> Iterator[Term]:
 
 
 def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Draft, int]]:
-    for count, to in _narrowed(t.convert(blocks, U32)):
+    for count, to in width.narrowed(t.convert(blocks, U32)):
         if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= _GRID_MAX:
             continue
         place = _place(launch, count, to, None)

@@ -61,6 +61,27 @@ def products(term: Term) -> Iterator[Term]:
             stack.extend(item.args[1:])
 
 
+def narrowed(term: Term) -> Iterator[tuple[Term, Int]]:
+    """The 64-bit values that a 32-bit one keeps the lower half of, with the type they were narrowed to."""
+    stack, seen = [term], set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if (
+            item.op == "cast"
+            and isinstance(item.type, Int)
+            and item.type.bits == 32
+            and (isinstance(item.args[0].type, Int) and item.args[0].type.bits == 64)
+        ):
+            yield item.args[0], item.type
+        elif item.op in ("cast", "add", "sub", "mul", "min", "max", "neg"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
+
+
 class Bound(NamedTuple):
     """A comparison of something made of launch ids (``value``) with something that is not, both before conversion."""
 
