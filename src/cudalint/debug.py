@@ -27,11 +27,12 @@ def show(stage: str, path: str) -> Iterator[str]:
     file = project.file(absolute)
     if file.error is not None:
         raise UsageError(f"{path}: {file.error}")
-    if stage in ("facts", "uniformity"):
-        from cudalint.facts import analyse
+    if stage == "source":
+        return _source(file)
+    from cudalint.facts import analyse
 
-        return {"facts": _facts, "uniformity": _uniformity}[stage](analyse(project, absolute, settings.config))
-    return {"source": _source, "ir": _ir}[stage](file)
+    units = analyse(project, absolute, settings.config)
+    return _ir(file, units) if stage == "ir" else {"facts": _facts, "uniformity": _uniformity}[stage](units)
 
 
 def _source(file: SourceFile) -> Iterator[str]:
@@ -46,18 +47,34 @@ def _source(file: SourceFile) -> Iterator[str]:
             at += len(line)
 
 
-def _ir(file: SourceFile) -> Iterator[str]:
-    """Every function with a body, lowered."""
+def _ir(file: SourceFile, units: Iterator[Any]) -> Iterator[str]:
+    """Every function with a body, lowered: by what each variable's type was settled, then the tree.
+
+    A kernel template comes once for each binding that a visible launch gives it.
+    """
+    from cudalint.facts.model import Kernel
+    from cudalint.frontend.origins import settled
+
+    bound: dict[Any, list[Any]] = {}
+    for unit in units:
+        if isinstance(unit, Kernel):
+            bound.setdefault(unit.decl, []).append(unit.bindings)
     for reading in (file, file.host) if file.host is not file else (file,):
         for declaration in reading.declarations.functions:
             host = declaration.kind == "host"
             if declaration.has_body and (reading is not file if host and file.host is not file else reading is file):
-                function = declaration.lower()
-                span = reading.span(declaration.start, declaration.end)
-                params = ", ".join(f"{param.name}: {param.type}" for param in function.params)
-                yield f"{function.kind} {declaration.qualname}({params}) -> {function.returns}  # line {span.line}\n"
-                yield from _tree(function.body, "  ", reading)
-                yield "\n"
+                line = reading.span(declaration.start, declaration.end).line
+                for bindings in bound.get(declaration, [()]):
+                    function, origins = settled(declaration, dict(bindings))
+                    params = ", ".join(f"{param.name}: {param.type}" for param in function.params)
+                    with_ = f" [{', '.join(f'{name} = {value}' for name, value in bindings)}]" if bindings else ""
+                    name = f"{function.kind} {declaration.qualname}{with_}"
+                    yield f"{name}({params}) -> {function.returns}  # line {line}\n"
+                    for var, origin in sorted(origins.items(), key=lambda item: item[0].start):
+                        place = reading.span(var.start, var.end).line
+                        yield f"  {var.name or '(unnamed)'}: {var.type}  # line {place}, {origin}\n"
+                    yield from _tree(function.body, "  ", reading)
+                    yield "\n"
 
 
 def _facts(units: Iterator[Any]) -> Iterator[str]:

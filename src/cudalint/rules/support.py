@@ -148,7 +148,9 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
         w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
     ]
     free = [_values(x, w.constants([cond], floats=True)) for x in data]
-    tries = list(islice(_diagonal(per_size), _TRIES))
+    # One thread over a full block is the case people meet; then the smallest.
+    over = tuple(min(threads + 1, x.data.hi) for x in sizes)
+    tries = list(dict.fromkeys([over, *islice(_diagonal(per_size), _TRIES)]))
     # A few threads first: most conditions part them at the ends or between neighbours.
     for sampled, assignment in [(True, a) for a in tries] + [(False, a) for a in tries[:8]]:
         env = dict(zip(sizes, assignment))
