@@ -53,7 +53,7 @@ def _ir(file: SourceFile, units: Iterator[Any]) -> Iterator[str]:
     A kernel template comes once for each binding that a visible launch gives it.
     """
     from cudalint.facts.model import Kernel
-    from cudalint.frontend.origins import settled
+    from cudalint.origins import settled
 
     bound: dict[Any, list[Any]] = {}
     for unit in units:

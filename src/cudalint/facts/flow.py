@@ -101,7 +101,7 @@ def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -
     """
     flow = run(decl.lower(bindings))
     if flow.untyped:
-        from cudalint.frontend.oracle import may_settle
+        from cudalint.facts.untyped import may_settle
 
         if may_settle(flow.untyped):
             return run(decl.lower(bindings, asked=True))

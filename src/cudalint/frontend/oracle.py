@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.lower import Lowerer
 from cudalint.frontend.typing import FUNCTION, arguments_of
-from cudalint.ir.nodes import Call, Expr, Index, Member, Ref, Var
+from cudalint.ir.nodes import Var
 from cudalint.ir.types import (
     BOOL,
     BUILTIN_NAMES,
@@ -40,12 +40,12 @@ from cudalint.ir.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from tree_sitter import Node
 
     from cudalint.frontend.source import SourceFile
-    from cudalint.ir.nodes import FunctionDecl
+    from cudalint.ir.nodes import Expr, FunctionDecl
 
 #: Paths that exist in libclang's memory only. The unit includes the stubs, the headers and then the file.
 _HOME = "/cudalint-memory/"
@@ -84,7 +84,7 @@ def _stub_texts() -> dict[str, bytes]:
     return _stubs
 
 
-def _known_names() -> set[str]:
+def known_names() -> set[str]:
     """Every word of the stubs: a name that is none of these is as unknown to libclang as it is to us."""
     if not _vocabulary:
         for text in _stub_texts().values():
@@ -103,57 +103,6 @@ def _clang() -> Any:
         except Exception:  # of any kind: a missing package, a library that does not load or is too old
             _index.append(None)
     return _index[0]
-
-
-# Whether to ask.
-
-_OPEN = frozenset({
-    "a structured binding", "a call through a pointer", "arithmetic on a class type", "an overloaded operator()",
-    "auto without an initialiser",
-})  # fmt: skip
-_QUOTED = re.compile(r"'([^'<]*)")
-
-
-def may_settle(exprs: Iterable[Expr]) -> bool:
-    """Whether libclang can know what leaves one of these without a type."""
-    return any(_hopeful(leaf) for expr in exprs for leaf in _roots(expr))
-
-
-def _roots(expr: Expr) -> Iterator[Expr]:
-    """The innermost expressions whose unknown type makes that of ``expr`` unknown."""
-    from cudalint.facts.flow import children
-
-    stack, seen = [expr], 0
-    while stack and seen < 200:
-        node = stack.pop()
-        seen += 1
-        inner = [c for c in children(node) if isinstance(c, Expr) and isinstance(c.type, Unknown)]
-        if isinstance(node, Ref) and node.var.init is not None and isinstance(node.var.init.type, Unknown):
-            inner.append(node.var.init)
-        if inner:
-            stack.extend(inner)
-        if not inner or isinstance(node, (Call, Member)):
-            yield node
-
-
-def _hopeful(expr: Expr) -> bool:
-    why = expr.type.why if isinstance(expr.type, Unknown) else ""
-    if why in _OPEN:
-        return True
-    names = _QUOTED.findall(why)
-    if not names or "depends on" in why:
-        return False
-    words = _known_names()
-    if names[0].rpartition("::")[2].strip() in words:
-        return True
-    # A member or method of a class of the project that syntax does not lead to: inherited, overloaded, a template's.
-    base = expr.base if isinstance(expr, (Member, Index)) else expr.receiver if isinstance(expr, Call) else None
-    if base is not None and isinstance(base.type, Struct):
-        return base.type.key is not None or base.type.name.partition("<")[0].rpartition("::")[2] in words
-    return why.startswith("no overload")
-
-
-# Asking.
 
 
 class Asking(Lowerer):
