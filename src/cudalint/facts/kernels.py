@@ -39,7 +39,7 @@ class Coordinate:
     coordinate up to this very limit, None where no loop does; ``counters`` are the other loops in it.
     """
 
-    __slots__ = ("accesses", "axes", "counters", "ids", "index", "limit", "loop", "term")
+    __slots__ = ("accesses", "axes", "counters", "ids", "inclusive", "index", "limit", "loop", "term")
 
     def __init__(
         self, term: Term, index: Poly, limit: Poly, ids: frozenset[Term], loop: Loop | None, counters: tuple[Loop, ...]
@@ -47,6 +47,8 @@ class Coordinate:
         self.term, self.index, self.limit, self.ids, self.loop, self.counters = term, index, limit, ids, loop, counters
         self.axes = "".join(a for a in AXES if TID[a] in ids or BID[a] in ids)
         self.accesses: list[Access] = []
+        self.inclusive = term.op == "le"
+        """Written ``index <= n``: ``limit`` is n + 1, though n may be what was meant (CL214)."""
 
     @property
     def is_global(self) -> bool:
@@ -58,13 +60,29 @@ class Coordinate:
         """The loop steps by a multiple of the grid's dimension."""
         return self.loop is not None and any(GDIM[a] in t.leaves(x) for x in t.atoms_of(self.index) for a in AXES)
 
-    def share(self, axis: str) -> Poly:
-        """Elements from one block's first to the next block's: ``k * blockDim`` for k elements a thread."""
-        return _coefficient(self.index, BID[axis])
+    @property
+    def thread(self) -> Term | None:
+        """The one ``threadIdx`` in it, None where there is none or several."""
+        return self._one("tid")
 
-    def pitch(self, axis: str) -> Poly:
+    @property
+    def block(self) -> Term | None:
+        """The one ``blockIdx`` in it, which may be of another axis than the thread's (a transpose)."""
+        return self._one("bid")
+
+    def _one(self, kind: str) -> Term | None:
+        found = [x for x in self.ids if x.data.kind == kind]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def share(self) -> Poly:
+        """Elements from one block's first to the next block's: ``k * blockDim`` for k elements a thread."""
+        return _coefficient(self.index, self.block) if self.block is not None else {}
+
+    @property
+    def pitch(self) -> Poly:
         """Elements from one thread's first to the next thread's."""
-        return _coefficient(self.index, TID[axis])
+        return _coefficient(self.index, self.thread) if self.thread is not None else {}
 
 
 class Layout:
@@ -357,13 +375,10 @@ class Case:
         if self.empty is not None:
             return 0
         last = self.peak(item.index) + 1
-        if len(item.axes) != 1:
-            return last
-        tid, bid = TID[item.axes], BID[item.axes]
-        pitch = self.number(item.pitch(item.axes)) if tid in item.ids else 1
-        if not any(x.op == "atom" and x.data.kind == "count" for x in t.atoms_of(item.index)):
-            last += max(0, pitch - 1)
-        if bid in item.ids:
+        tid, bid = item.thread, item.block
+        if tid is not None and not any(x.op == "atom" and x.data.kind == "count" for x in t.atoms_of(item.index)):
+            last += max(0, self.number(item.pitch) - 1)
+        if bid is not None and len(item.ids) <= 2:
             alone = {m: c for m, c in item.index.items() if bid in m and tid not in m}
             if alone and not any(_varies(x) for m in alone for x in m if x is not bid):
                 kept = self.values[bid]

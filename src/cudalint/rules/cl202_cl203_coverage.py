@@ -74,7 +74,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     assert launch.grid is not None and launch.block is not None
     if any(c.loop is not None for c in group) or axis != group[0].axes[0]:
         return None
-    first = group[0]
+    first, axes = group[0], group[0].axes
     at = "xyz".index(axis)
     has_block = any(BID[a] in first.ids for a in kernels.AXES)
     if not has_block and launches.bare(launch.grid[at]) is not t.const(1, launches.bare(launch.grid[at]).type):
@@ -99,9 +99,9 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.empty if empty else case.possible):
+        if case is None or not (case.empty and case.empty in axes if empty else case.possible):
             return False
-        sizes = [(case.reach(c), case.size(c)) for c in group]
+        sizes = [(case.reach(c), case.size(c) - c.inclusive) for c in group]
         return all(reach < size <= _MOST for reach, size in sizes)
 
     leaves = launches.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
@@ -113,10 +113,10 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
     case = kernels.case(launch, env)
     assert case is not None
-    reach, size = max((case.reach(c), case.size(c)) for c in group)
+    reach, size = max((case.reach(c), case.size(c) - c.inclusive) for c in group)
     if any(isinstance(x.type, Float) for b in blocks for x in launches.parts(b)) and size >= _FLOAT_EXACT:
         return None
-    floored = _is_floored(launch, axis, [*blocks, *threads], limits, group, env)
+    floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
     if case.empty is not None and not floored:
         return None  # an empty launch is CL204
     if floored and launches.has_tail(launch, [*blocks, *threads]):
@@ -143,8 +143,7 @@ def _at_host(launch: Launch, p: Poly) -> Term | None:
 
 
 def _share(launch: Launch, item: Coordinate) -> Term | None:
-    axis = item.axes[0]
-    return _at_host(launch, item.share(axis) or item.pitch(axis))
+    return _at_host(launch, item.share or item.pitch)
 
 
 def _covers(launch: Launch, at: int, first: Coordinate, group: list[Coordinate], limits: list[Term]) -> bool:
@@ -166,7 +165,7 @@ def _covers(launch: Launch, at: int, first: Coordinate, group: list[Coordinate],
 
 
 def _is_floored(
-    launch: Launch, axis: str, dimensions: list[Term], limits: list[Term], group: list[Coordinate], env: w.Assignment
+    launch: Launch, dimensions: list[Term], limits: list[Term], group: list[Coordinate], env: w.Assignment
 ) -> bool:
     """Whether a division of the kernel's own size is what loses elements, and not more than its remainder."""
     sizes = {x for limit in limits for x in t.leaves(limit)}
@@ -187,15 +186,15 @@ def _is_floored(
         case = kernels.case(launch, big)
         if case is None or not case.possible:
             continue
-        return _within_share(case, axis, group)
+        return _within_share(case, group)
     case = kernels.case(launch, env)
-    return case is not None and _within_share(case, axis, group)
+    return case is not None and _within_share(case, group)
 
 
-def _within_share(case: Case, axis: str, group: list[Coordinate]) -> bool:
+def _within_share(case: Case, group: list[Coordinate]) -> bool:
     try:
         for item in group:
-            share = max(case.peak(item.share(axis)), case.peak(item.pitch(axis)), 1)
+            share = max(case.peak(item.share), case.peak(item.pitch), 1)
             if case.size(item) - case.reach(item) >= share:
                 return False
     except t.Undefined:
@@ -227,7 +226,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.empty if empty else case.possible):
+        if case is None or not (case.empty == axis if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
         return bool(by > 1 and case.grid[at] * by < n <= _MOST)

@@ -50,14 +50,24 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
         return None
 
     def goal(env: w.Assignment) -> bool:
-        return bool(t.evaluate(blocks, env) == 0)
+        # A product that wraps to 0 is the width rules' to say.
+        return bool(t.evaluate(blocks, env) == 0 and t.evaluate(blocks, env, exact=False) == 0)
 
     inner = launches.leaves_of(launch.block)
-    sizes = [x for x in leaves if x not in inner] or leaves
+    # What only divides (`C / heads`) is not what comes to nothing.
+    divisors = {
+        x
+        for part in launches.parts(blocks)
+        if part.op in ("div", "shr", "mod")
+        for x in t.leaves(part.args[1]) - t.leaves(part.args[0])
+    }
+    sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
+    others = [x for x in leaves if x not in sizes]
     tries = launches.edges(launch, [blocks])
     for zero in (False, True):
-        env = launches.smallest(goal, [*sizes, *(x for x in leaves if x not in sizes)], launch, tries,
-                                block_leaves=inner, zero=zero)  # fmt: skip
+        env = launches.smallest(
+            goal, [*sizes, *others], launch, tries, block_leaves=inner, ones=divisors - inner, zero=zero
+        )  # fmt: skip
         if env is not None:
             return env
     return None

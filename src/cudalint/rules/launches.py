@@ -93,22 +93,25 @@ def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
 
 def smallest(
     goal: Callable[[w.Assignment], bool], leaves: Sequence[Term], launch: Launch, tries: Iterable[int], *,
-    block_leaves: Iterable[Term] = (), zero: bool = False,
+    block_leaves: Iterable[Term] = (), ones: Iterable[Term] = (), zero: bool = False,
 ) -> w.Assignment | None:  # fmt: skip
     """The smallest sizes found at which ``goal`` holds and the host's checks let the launch happen.
 
-    The first of ``leaves`` is made as small as possible; None where no case is found.
+    The first of ``leaves`` is made as small as possible; ``ones`` stay at 1. None where no case is found.
     """
     conditions = [c for c in launch.conditions if not t.leaves(c).isdisjoint(leaves)]
-    inner = set(block_leaves)
+    inner, kept = set(block_leaves), set(ones)
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
-    ascending = sorted({1, 2, 3, *([0] if zero else []), *(v for v in tries if v <= limit)})
+    usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
+    ascending = sorted({1, 2, 3, *([0] if zero else []), *usual, *(v for v in tries if v <= limit)})
     choices: list[list[int]] = []
     for number, leaf in enumerate(leaves):
         info = leaf.data
-        fixed = w.assumed(leaf)
+        fixed = 1 if leaf in kept else w.assumed(leaf)
         if fixed is not None:
             choices.append([fixed])
+        elif info.name == "argc":
+            choices.append([1, 2, 3, 4, 5, 8])
         elif leaf in inner and number:
             choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
         else:
@@ -124,7 +127,7 @@ def smallest(
             return None
         env = dict(zip(leaves, values, strict=True))
         if good(env):
-            return _refined(env, leaves, choices, good)
+            return _refined(env, leaves, choices, good, inner)
     return None
 
 
@@ -152,10 +155,13 @@ def _diagonal(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
 
 
 def _refined(
-    env: w.Assignment, leaves: Sequence[Term], choices: list[list[int]], good: Callable[[w.Assignment], bool]
-) -> w.Assignment:
-    """The same case with its sizes brought down by halving, one after the other."""
+    env: w.Assignment, leaves: Sequence[Term], choices: list[list[int]], good: Callable[[w.Assignment], bool],
+    kept: set[Term],
+) -> w.Assignment:  # fmt: skip
+    """The same case with its sizes brought down by halving, one after the other; block sizes are kept."""
     for leaf, tries in zip(leaves, choices, strict=True):
+        if leaf in kept or len(tries) < 2:
+            continue
         low = max((v for v in tries if v < env[leaf]), default=env[leaf])
         while env[leaf] - low > 1:
             middle = (low + env[leaf]) // 2
@@ -203,8 +209,13 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
         added = t.poly(by)
         dividend = {m: c for m, c in t.poly(part.args[0]).items() if m and m not in added}
         size = from_poly(dividend, I64)
-        if t.leaves(size):
-            return size, by
+        if not t.leaves(size):
+            continue
+        inner = bare(size)
+        if inner.op == "div" and inner.args[1].op == by.op == "const" and t.leaves(inner.args[0]):
+            # Two floored divisions are one by the product.
+            return inner.args[0], t.const(inner.args[1].data * by.data, I64)
+        return size, by
     return None
 
 
