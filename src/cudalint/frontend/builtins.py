@@ -330,7 +330,7 @@ def method_type(
             and not name.startswith("thrust::")
         ):
             return Ptr(first)
-        if method in ("front", "back", "at") and isinstance(first, Type):
+        if method in ("front", "back", "at") and isinstance(first, Type) and "map<" not in name.partition(",")[0]:
             return first
         if name == "std::string" and method in ("c_str", "data"):
             return Ptr(I8)

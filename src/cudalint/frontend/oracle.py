@@ -40,7 +40,7 @@ from cudalint.ir.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tree_sitter import Node
 
@@ -163,9 +163,22 @@ class Oracle:
 
     def type_of(self, start: int, end: int) -> Type | None:
         """The type of the expression at [start, end) of the file's text, references dropped."""
-        if not self._ready() or self._faulty(start, end):
+        return self._guarded(self._expression, start, end)
+
+    def declared(self, start: int) -> Type | None:
+        """The type of the variable whose name is at ``start``."""
+        return self._guarded(self._variable, start)
+
+    def _guarded(self, ask: Callable[..., Type | None], *place: int) -> Type | None:
+        if not self._ready():
             return None
-        top = self._function(start)
+        try:
+            return ask(*place)
+        except Exception:  # of any kind: the bindings refuse kinds of nodes and types that they do not know
+            return None
+
+    def _expression(self, start: int, end: int) -> Type | None:
+        top = None if self._faulty(start, end) else self._function(start)
         if top is None:
             return None
         found: _Node | None = None
@@ -178,10 +191,7 @@ class Oracle:
             stack.extend(c for c in node.children() if c.start <= start and end <= c.end)
         return self._type(found.cursor.type) if found is not None else None
 
-    def declared(self, start: int) -> Type | None:
-        """The type of the variable whose name is at ``start``."""
-        if not self._ready():
-            return None
+    def _variable(self, start: int) -> Type | None:
         cursor = self._at(start)
         if cursor is None or cursor.kind.name not in ("VAR_DECL", "PARM_DECL") or self._invalid(cursor):
             return None
@@ -346,10 +356,12 @@ class Oracle:
                 if inner is None:
                     return None
                 found.append(inner)
-            elif cursor.get_template_argument_kind(number).name == "INTEGRAL":
-                found.append(cursor.get_template_argument_value(number))
             else:
-                found.append(None)
+                try:
+                    integral = cursor.get_template_argument_kind(number).name == "INTEGRAL"
+                except ValueError:  # a template as an argument: a kind that the bindings do not know
+                    integral = False
+                found.append(cursor.get_template_argument_value(number) if integral else None)
         return tuple(found)
 
 

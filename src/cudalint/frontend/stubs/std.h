@@ -79,7 +79,9 @@ template <class... T> struct tuple_size<tuple<T...>> : integral_constant<size_t,
 template <class T, class U> struct tuple_size<pair<T, U>> : integral_constant<size_t, 2> {};
 template <size_t i, class... T> tuple_element_t<i, tuple<T...>> &get(tuple<T...> &);
 template <size_t i, class... T> const tuple_element_t<i, tuple<T...>> &get(const tuple<T...> &);
+template <size_t i, class... T> tuple_element_t<i, tuple<T...>> &&get(tuple<T...> &&);
 template <size_t i, class T, class U> tuple_element_t<i, pair<T, U>> &get(pair<T, U> &);
+template <size_t i, class T, class U> tuple_element_t<i, pair<T, U>> &&get(pair<T, U> &&);
 template <size_t i, class T, class U> const tuple_element_t<i, pair<T, U>> &get(const pair<T, U> &);
 
 template <class T> struct iterator_traits { using value_type = typename T::value_type; using difference_type = ptrdiff_t; };
