@@ -136,7 +136,7 @@ def _launch_place(launch: Launch, place: Event) -> Iterator[support.Place]:
 
 def _divide_first(place: Operation) -> FixDraft | None:
     """``(n + t - 1) / t`` as ``n / t + (n % t != 0)``, where n and t can be told and are plain values."""
-    node, file = place.node, place.fn.file
+    node = place.node
     if not (isinstance(node, ir.Binary) and node.op == "/" and _plain(node.right)):
         return None
     terms: list[tuple[int, ir.Expr]] = []
@@ -160,18 +160,23 @@ def _divide_first(place: Operation) -> FixDraft | None:
         covers = rounding == -1
     if not covers or len(sizes) != 1 or sizes[0][0] != 1 or not _plain(sizes[0][1]):
         return None
-    use = file.macro_use(node.start)
-    if use is not None and use == file.macro_use(node.end - 1):
+    if _in_macro(place):
         return None
-    size = _shown(place, sizes[0][1])
-    if isinstance(sizes[0][1], (ir.Binary, ir.Cast)):
-        size = f"({size})"
-    if isinstance(node.right, (ir.Binary, ir.Cast)):
-        divisor = f"({divisor})"
+    return _ceiling(place, _operand(place, sizes[0][1]), _operand(place, node.right))
+
+
+def _operand(place: Event, node: ir.Expr) -> str:
+    """The source of a value as an operand of ``/`` and ``%``."""
+    text = _shown(place, node)
+    return f"({text})" if isinstance(node, (ir.Binary, ir.Cast)) else text
+
+
+def _ceiling(place: Event, size: str, divisor: str) -> FixDraft:
+    """``size / divisor`` rounded up, in place of the event's expression."""
+    file, start, end = place.fn.file, place.node.start, place.node.end
     text = f"{size} / {divisor} + ({size} % {divisor} != 0)"
-    start, end = node.start, node.end
     before, after = file.text[:start].rstrip(), file.text[end:].lstrip()[:1]
-    if not (before.endswith((b"(", b",", b"=", b"{", b"<<<", b"return")) and after in (b")", b",", b";", b"}")):
+    if not (before.endswith((b"(", b",", b"=", b"{", b"<<<", b"return")) and after in (b")", b",", b";", b"}", b">")):
         text = f"({text})"
     return FixDraft(True, "divide first, then add one for a remainder", (EditDraft(file, start, end, text),))
 
@@ -199,7 +204,13 @@ def _plain(node: ir.Expr) -> bool:
     return isinstance(node, ir.Cast) and _plain(node.operand)
 
 
-def _shown(place: Operation, node: ir.Expr) -> str:
+def _in_macro(place: Event) -> bool:
+    """Whether an expression lies in a macro's body, where an edit of the use would be wrong."""
+    use = place.fn.file.macro_use(place.node.start)
+    return use is not None and use == place.fn.file.macro_use(place.node.end - 1)
+
+
+def _shown(place: Event, node: ir.Expr) -> str:
     file = place.fn.file
     start, end = file.origin(node.start, node.end)
     return file.raw[start:end].decode("utf-8", "replace")
@@ -335,8 +346,32 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
                 "use integer division: `n / t + (n % t != 0)`",
                 Witness(sizes, None, None, None, {what: count, "needed": meant}),
                 (*_launch_place(launch, place), *support.calls(place)),
+                fix=_integer_ceiling(place),
             )  # fmt: skip
     return None
+
+
+def _integer_ceiling(place: Conversion) -> FixDraft | None:
+    """``ceilf(n / 256.0f)`` and ``ceil((float)n / t)`` as an integer ceiling division, for plain n and t."""
+    node = place.node
+    while isinstance(node, ir.Cast):
+        node = node.operand
+    if not (isinstance(node, ir.Call) and node.name.rsplit("::", 1)[-1] in ("ceil", "ceilf") and len(node.args) == 1):
+        return None
+    quotient = node.args[0]
+    if not (isinstance(quotient, ir.Binary) and quotient.op == "/") or _in_macro(place):
+        return None
+    size, divisor = _integer(place, quotient.left), _integer(place, quotient.right)
+    return _ceiling(place, size, divisor) if size is not None and divisor is not None else None
+
+
+def _integer(place: Event, node: ir.Expr) -> str | None:
+    """The integer that a floating operand was made from, as source."""
+    while isinstance(node, ir.Cast) and isinstance(node.type, Float):
+        node = node.operand
+    if isinstance(node, ir.Const) and isinstance(node.value, float):
+        return str(int(node.value)) if node.value == int(node.value) and node.value > 0 else None
+    return _operand(place, node) if isinstance(node.type, Int) and _plain(node) else None
 
 
 def _tries(divisors: Iterable[int], high: int) -> list[int]:
