@@ -118,10 +118,10 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
         return Draft(
             "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
-            f"`{text}` adds in int before it divides: at {main.data.name} = {least:,} the sum overflows and the number "
-            f"of blocks on {axis} comes out as {count:,} instead of {meant:,}",
+            f"`{text}` adds in int before it divides: at {main.data.name} = {least:,} the sum overflows and the count "
+            f"that sizes the grid on {axis} comes out as {count:,} instead of {meant:,}",
             "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
-            Witness(sizes, None, None, None, {f"blocks on {axis}": count, "blocks needed": meant}),
+            Witness(sizes, None, None, None, {"count": count, "count meant": meant}),
             (*_launch_place(launch, place), *support.calls(place)),
             fix=_divide_first(place),
         )  # fmt: skip
