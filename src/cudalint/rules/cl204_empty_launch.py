@@ -39,6 +39,8 @@ def check(launch: Launch) -> Iterator[Draft]:
 def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
     """Sizes at which a grid dimension is 0: sizes above 0 first, since those are an error."""
     leaves = launches.ordered([blocks], [])
+    if launches.bare(blocks).op == "atom" and _is_given(launches.bare(blocks)):
+        return None
     if not leaves or not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
     known = condition_ranges(launch.conditions)
@@ -71,6 +73,11 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
         if env is not None:
             return env
     return None
+
+
+def _is_given(leaf: Term) -> bool:
+    """Whether a dimension is a member of a parameter of class type: a finished grid that the caller made."""
+    return leaf.data.kind == "param" and leaf.data.data is None
 
 
 def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:

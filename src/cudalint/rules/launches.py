@@ -52,8 +52,8 @@ def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
 
 
 def is_size(leaf: Term) -> bool:
-    """Whether an atom of a host function can be a runtime size, and is no loop counter or merged path."""
-    return leaf.data.kind in _SIZES
+    """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range."""
+    return leaf.data.kind in _SIZES and leaf.data.level < t.UNKNOWN
 
 
 def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Term]) -> bool:
@@ -61,7 +61,7 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
     size that is divided into blocks. A dimension that is just passed through is the caller's business.
     """
     own = leaves_of(limits)
-    if any(x.data.kind not in _SIZES for x in own):
+    if not all(is_size(x) for x in own):
         return False
     for term in blocks:
         others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device"}
@@ -103,7 +103,9 @@ def smallest(
     inner, kept = set(block_leaves), set(ones)
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
     usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
-    ascending = sorted({1, 2, 3, *([0] if zero else []), *usual, *(v for v in tries if v <= limit)})
+    ascending = sorted({1, 2, 3, *usual, *(v for v in tries if v <= limit)})
+    if zero:
+        ascending.insert(1, 0)  # the others stay at 1
     choices: list[list[int]] = []
     for number, leaf in enumerate(leaves):
         info = leaf.data
