@@ -1,0 +1,138 @@
+"""The witness of each rule: computed from the source, and what hand calculation says it must be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Cudalint
+
+KERNELS = """
+#include <cstddef>
+__global__ void step(float* x, size_t n) {
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] = 0.0f;
+}
+__global__ void wide(char* x, size_t n) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1;
+}
+__global__ void narrow(char* x, size_t n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1;
+}
+__global__ void one(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1.0f;
+}
+__global__ void stride(float* x, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] = 1.0f;
+}
+__global__ void blockwise(float* sum, const float* x, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x) atomicAdd(sum, x[i]);
+}
+__global__ void unguarded(float* x) {
+    x[blockIdx.x * blockDim.x + threadIdx.x] = 1.0f;
+}
+__global__ void lost(float* x, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] += 1.0f;
+}
+__global__ void image(float* x, int w, int h) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    int i = r * w + c;
+    if (i < w * h) x[i] = 1.0f;
+}
+__global__ void column(float* x, int w, int h) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+    if (r < h) x[r * w + c] = 1.0f;
+}
+__global__ void tile(const float* x, float* y, int n) {
+    __shared__ float t[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    t[threadIdx.x] = x[i];
+    __syncthreads();
+    y[i] = t[255 - threadIdx.x];
+}
+"""
+HOST = """
+void run(float* x, char* c, int n, size_t m, int w, int h) {{
+    {guard}
+    dim3 grid(w / 16 + (w % 16 != 0), h / 16 + (h % 16 != 0)), block(16, 16);
+    {launch};
+}}
+"""
+GUARD = "if (n <= 0 || m == 0 || w <= 0 || h <= 0) return;"
+UP = "<<<(unsigned)(m / 256 + (m % 256 != 0)), 256>>>"
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    # 2^24 blocks of 256 threads are the first 2^32.
+    ("CL101", f"step{UP}(x, m)", {"grid": [1 << 24, 1, 1], "values": {"product in 32 bits": 0, "product meant": 1 << 32}}),
+    ("CL102", f"wide{UP}(c, m)", {
+        "sizes": {"m": (1 << 32) + 1}, "thread": {"block": [1 << 24, 0, 0], "thread": [0, 0, 0]},
+        "values": {"index in 32 bits": 0, "index meant": 1 << 32}}),
+    ("CL103", f"narrow{UP}(c, m)", {
+        "sizes": {"m": (1 << 31) + 1}, "values": {"index in 32 bits": -(1 << 31), "index meant": 1 << 31}}),
+    # 2^31 - 256 + 1: the sum is 2^31; -2^31 / 256.
+    ("CL104", "one<<<(n + 255) / 256, 256>>>(x, n)", {"sizes": {"n": 2147483393}}),
+    # T = 160 * 256 = 40,960 and n = 2^31 - T + 1: the thread at 2^31 - T steps to 2^31.
+    ("CL108", "stride<<<160, 256>>>(x, n)", {
+        "sizes": {"n": (1 << 31) - 40960 + 1},
+        "values": {"index before the step": (1 << 31) - 40960, "index after it": -(1 << 31)}}),
+    ("CL109", "one<<<(int)ceilf(n / 256.0f), 256>>>(x, n)", {
+        "sizes": {"n": (1 << 24) + 1}, "values": {"blocks on x": 65536, "needed": 65537}}),
+    ("CL201", "blockwise<<<2, 128>>>(x, x, n)", {"sizes": {"n": 129}, "grid": [2, 1, 1]}),
+    ("CL202", "one<<<160, 256>>>(x, n)", {
+        "sizes": {"n": 40961}, "values": {"first element without a thread": 40960, "elements without a thread": 1}}),
+    ("CL203", "one<<<n / 256, 256>>>(x, n)", {
+        "sizes": {"n": 257}, "values": {"first element without a thread": 256, "elements without a thread": 1}}),
+    ("CL206", "one<<<n / 256 + (n % 256 != 0), 2048>>>(x, n)", {"block": [2048, 1, 1]}),
+    ("CL211", "lost<<<4, 64>>>(x, n)", {
+        "sizes": {"n": 65}, "thread": {"block": [1, 0, 0], "thread": [0, 0, 0]}}),
+    # n = t + 1: one thread of the last block arrives, t - 1 do not.
+    ("CL301", "tile<<<n / 256 + (n % 256 != 0), 256>>>(x, x, n)", {
+        "sizes": {"n": 257},
+        "values": {"threads of block 1 that arrive": 1, "threads of block 1 that do not": 255}}),
+    ("CL501", "image<<<grid, block>>>(x, w, h)", {"sizes": {"w": 1, "h": 2}, "grid": [1, 1, 1], "block": [16, 16, 1]}),
+    ("CL502", "column<<<grid, block>>>(x, w, h)", {
+        "sizes": {"w": 1}, "thread": {"block": [0, 0, 0], "thread": [1, 0, 0]}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "launch", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_witness(
+    code: str, launch: str, expected: dict[str, Any], cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("k.cu", KERNELS + HOST.format(guard=GUARD, launch=launch))
+    (finding,) = [f for f in cudalint.json("--select", code, "k.cu") if f["code"] == code]
+    witness = finding["witness"]
+    for key, value in expected.items():
+        if isinstance(value, dict):
+            assert {k: witness[key][k] for k in value} == value
+        else:
+            assert witness[key] == value
+
+
+def test_an_empty_launch_has_the_size_zero(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", KERNELS + HOST.format(guard="", launch="one<<<n / 256 + (n % 256 != 0), 256>>>(x, n)"))
+    (finding,) = cudalint.json("--select", "CL204", "k.cu")
+    assert finding["level"] == "note"
+    assert finding["witness"]["sizes"] == {"n": 0}
+
+
+def test_nothing_lost_is_a_warning(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    kernel = KERNELS.replace("t[255 - threadIdx.x]", "t[threadIdx.x / 2]")
+    write("k.cu", kernel + HOST.format(guard=GUARD, launch="tile<<<n / 256 + (n % 256 != 0), 256>>>(x, x, n)"))
+    (finding,) = cudalint.json("--select", "CL301", "k.cu")
+    assert finding["level"] == "warning"
+
+
+def test_an_exact_launch_drops_a_level(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", KERNELS + HOST.format(guard=GUARD, launch="tile<<<4, 256>>>(x, x, 1024)"))
+    (finding,) = cudalint.json("--select", "CL301", "k.cu")
+    assert finding["level"] == "warning"
+    assert "multiple of the block" in finding["message"]
