@@ -127,13 +127,15 @@ class Launch:
     visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
     """
 
-    __slots__ = ("_conditions", "_mapping", "block", "config", "event", "flow", "grid", "kernel")
+    __slots__ = ("_conditions", "_mapping", "answers", "block", "config", "event", "flow", "grid", "kernel")
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
         self.grid, self.block = event.grid, event.block
         self._mapping: dict[Term, Term] | None = None
         self._conditions: list[Term] | None = None
+        self.answers: dict[str, object] = {}
+        """What one rule found out and others ask for too, by its name."""
 
     @property
     def host(self) -> Function:

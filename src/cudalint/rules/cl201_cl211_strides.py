@@ -318,24 +318,30 @@ def _unused(kernel: Kernel) -> Draft | None:
         return None
     if any(a.scalar is None for a in touched):
         return None
-    used = _used(kernel)
-    if used is None:
-        return None
     walked = [a for a in touched if a.scalar is not None and _moves(a.scalar)]
     if not walked:
         return None
     accumulates = [a for a in touched if a.mode in ("rw", "atomic")]
-    for launch in kernel.launches:
-        for axis in _AXES:
-            if ("blockIdx", axis) not in used:
-                case = _several(launch, axis)
-                if case is not None:
-                    return _unused_draft(kernel, launch, axis, case, walked[0], "blockIdx")
-            block = launch.known_block(axis)
-            if ("threadIdx", axis) not in used and accumulates and block is not None and block > 1:
-                case = _several(launch, "")
-                if case is not None:
-                    return _unused_draft(kernel, launch, axis, case, accumulates[0], "threadIdx")
+    asked = kernels.ids_of(x for a in touched for x in t.atoms_of(a.scalar or {}))
+    open_axes = [
+        (launch, axis, which)
+        for launch in kernel.launches
+        for axis in _AXES
+        for which, atom, extent in (
+            ("blockIdx", BID[axis], launch.known_grid(axis)),
+            ("threadIdx", TID[axis], launch.known_block(axis) if accumulates else 1),
+        )
+        if atom not in asked and extent != 1 and (extent is not None or which == "blockIdx")
+    ]
+    used = _used(kernel) if open_axes else None
+    if used is None:
+        return None
+    for launch, axis, which in open_axes:
+        if (which, axis) not in used:
+            case = _several(launch, axis if which == "blockIdx" else "")
+            if case is not None:
+                access = walked[0] if which == "blockIdx" else accumulates[0]
+                return _unused_draft(kernel, launch, axis, case, access, which)
     return None
 
 

@@ -54,6 +54,12 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def short(launch: Launch) -> Short | None:
     """The axis on which a launch does not come to every element of its one-element kernel, with a witness."""
+    if "short" not in launch.answers:
+        launch.answers["short"] = _short(launch)
+    return launch.answers["short"]  # type: ignore[return-value]  # put there above
+
+
+def _short(launch: Launch) -> Short | None:
     kernel = launch.kernel
     if kernel is None or launch.grid is None or launch.block is None or not kernel.flow.complete:
         return None

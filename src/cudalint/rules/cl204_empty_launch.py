@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CODES = ("CL204",)
 
+_FEW = 1 << 10
+
 
 def check(launch: Launch) -> Iterator[Draft]:
     if launch.grid is None:
@@ -66,7 +68,10 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     others = [x for x in leaves if x not in sizes]
     tries = launches.edges(launch, [blocks])
-    for zero in (False, True):
+    # Small ranges tell as well whether sizes above 0 can give 0, and no sum in them leaves its type.
+    few = {x: (max(1, low), max(1, low, min(high, _FEW))) for x, (low, high) in ranges.items()}
+    positive = t.bounds(blocks, few)[0] > 0
+    for zero in (True,) if positive else (False, True):
         env = launches.smallest(
             goal, [*sizes, *others], launch, tries, block_leaves=inner, ones=divisors - inner, zero=zero
         )  # fmt: skip
