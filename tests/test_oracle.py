@@ -232,7 +232,8 @@ file = Project(os.getcwd()).file(os.path.abspath("k.cu"))
 oracle._clang(), oracle.known_names(), file.text, file.declarations, [f.text for f in file.includes]
 import clang.cindex
 os.write(2, b"asking")
-assert file.oracle.declared(0) is None and file.oracle._unit is not None
+decl = file.declarations.functions[0]
+assert file.oracle.declared(decl.start) is None and file.oracle._view(decl.start) is not None
 os.write(2, b"asked")
 """
     log = tmp_path / "trace"
@@ -274,10 +275,9 @@ def test_debug_says_what_settled_each_type(cudalint: Cudalint, write: Callable[.
 
 
 def test_stubs_have_no_errors_of_their_own() -> None:
-    text = "namespace x { using namespace std; using namespace cooperative_groups; using namespace cub; using namespace thrust; using namespace torch; }"
-    file = SourceFile("/nowhere/t.cu", text.encode())
-    assert file.oracle.declared(0) is None
-    unit = file.oracle._unit
-    assert unit is not None
+    text = "void f() { using namespace std; using namespace cooperative_groups; using namespace cub; using namespace thrust; using namespace torch; }"
+    view = SourceFile("/nowhere/t.cu", text.encode()).oracle._view(0)
+    assert view is not None
+    unit = view.unit
     assert [each.spelling for each in unit.diagnostics] == []
     assert os.path.isdir(os.path.join(os.path.dirname(oracle.__file__), "stubs"))

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cudalint.facts.flow import children
-from cudalint.frontend.oracle import known_names
-from cudalint.ir.nodes import Call, Expr, Index, Member, Ref
-from cudalint.ir.types import Struct, Unknown
+from cudalint.frontend.oracle import hopeful
+from cudalint.ir.nodes import Call, Expr, Member, Ref
+from cudalint.ir.types import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_OPEN = frozenset({
-    "a structured binding", "a call through a pointer", "arithmetic on a class type", "an overloaded operator()",
-    "auto without an initialiser",
-})  # fmt: skip
-_QUOTED = re.compile(r"'([^'<]*)")
-
 
 def may_settle(exprs: Iterable[Expr]) -> bool:
     """Whether libclang can know what leaves one of these without a type."""
-    return any(_hopeful(leaf) for expr in exprs for leaf in _roots(expr))
+    return any(hopeful(leaf) for expr in exprs for leaf in _roots(expr))
 
 
 def _roots(expr: Expr) -> Iterator[Expr]:
@@ -38,20 +31,3 @@ def _roots(expr: Expr) -> Iterator[Expr]:
             stack.extend(inner)
         if not inner or isinstance(node, (Call, Member)):
             yield node
-
-
-def _hopeful(expr: Expr) -> bool:
-    why = expr.type.why if isinstance(expr.type, Unknown) else ""
-    if why in _OPEN:
-        return True
-    names = _QUOTED.findall(why)
-    if not names or "depends on" in why:
-        return False
-    words = known_names()
-    if names[0].rpartition("::")[2].strip() in words:
-        return True
-    # A member or method of a class of the project that syntax does not lead to: inherited, overloaded, a template's.
-    base = expr.base if isinstance(expr, (Member, Index)) else expr.receiver if isinstance(expr, Call) else None
-    if base is not None and isinstance(base.type, Struct):
-        return base.type.key is not None or base.type.name.partition("<")[0].rpartition("::")[2] in words
-    return why.startswith("no overload")

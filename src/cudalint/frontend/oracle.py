@@ -14,9 +14,10 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
+from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.lower import Lowerer
-from cudalint.frontend.typing import FUNCTION, arguments_of
-from cudalint.ir.nodes import Var
+from cudalint.frontend.typing import arguments_of
+from cudalint.ir.nodes import Call, Expr, Index, Member, Var
 from cudalint.ir.types import (
     BOOL,
     BUILTIN_NAMES,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from cudalint.frontend.source import SourceFile
-    from cudalint.ir.nodes import Expr, FunctionDecl
+    from cudalint.ir.nodes import FunctionDecl
 
 #: Paths that exist in libclang's memory only. The unit includes the stubs, the headers and then the file.
 _HOME = "/cudalint-memory/"
@@ -62,6 +63,8 @@ _ROUNDS = 4
 """Times a file is parsed, each time with the names declared that were missing before."""
 _MAX_TEXT = 2 << 20
 """Bytes of a unit that are handed to libclang; a larger one has no answers."""
+_MAX_VIEWS = 4
+"""Parses of one file that are kept: questions come function by function."""
 _MAX_NAMES = 400
 """Missing names of a unit; one with more is no C++ that we can help with."""
 
@@ -88,7 +91,8 @@ def known_names() -> set[str]:
     """Every word of the stubs: a name that is none of these is as unknown to libclang as it is to us."""
     if not _vocabulary:
         for text in _stub_texts().values():
-            _vocabulary.update(re.findall(r"\w+", text.decode()))
+            # The names of parameters in the stubs are shorter.
+            _vocabulary.update(re.findall(r"\w{3,}", text.decode()))
     return _vocabulary
 
 
@@ -105,6 +109,37 @@ def _clang() -> Any:
     return _index[0]
 
 
+_OPEN = frozenset({
+    "a structured binding", "a call through a pointer", "arithmetic on a class type", "an overloaded operator()",
+    "auto without an initialiser",
+})  # fmt: skip
+_QUOTED = re.compile(r"'([^'<]*)")
+
+
+def hopeful(expr: Expr) -> bool:
+    """Whether libclang can know the type that ``expr`` lacks: most names it knows no better, and a parse takes time."""
+    type_ = expr.type
+    if not isinstance(type_, Unknown):
+        return False
+    if _in_stubs(type_) or type_.why.startswith("no overload"):
+        return True
+    # A member or method of a class of the project that syntax does not lead to: inherited, overloaded, a template's.
+    base = expr.base if isinstance(expr, (Member, Index)) else None
+    if isinstance(expr, Call):
+        base = expr.receiver or expr.callee
+    if base is None or not isinstance(base.type, Struct):
+        return False
+    return base.type.key is not None or base.type.name.partition("<")[0].rpartition("::")[2] in known_names()
+
+
+def _in_stubs(type_: Unknown) -> bool:
+    """Whether a type is unknown for a name that the stubs declare, or for a construct that only libclang resolves."""
+    names = _QUOTED.findall(type_.why)
+    if not names:
+        return type_.why in _OPEN
+    return "depends on" not in type_.why and names[0].rpartition("::")[2].strip() in known_names()
+
+
 class Asking(Lowerer):
     """Lowers as :class:`Lowerer` does and asks the oracle of the file for each type that stays unknown."""
 
@@ -113,12 +148,12 @@ class Asking(Lowerer):
 
     def expr(self, node: Node) -> Expr:
         result = super().expr(node)
-        if isinstance(result.type, Unknown) and result.type is not FUNCTION:
+        if hopeful(result):
             result.type = self.file.oracle.type_of(result.start, result.end) or result.type
         return result
 
     def bind(self, name: str, meaning: Any) -> None:
-        if type(meaning) is Var and isinstance(meaning.type, Unknown) and meaning.type is not FUNCTION:
+        if type(meaning) is Var and isinstance(meaning.type, Unknown) and _in_stubs(meaning.type):
             meaning.type = self.file.oracle.declared(meaning.start) or meaning.type
         super().bind(name, meaning)
 
@@ -146,19 +181,35 @@ class _Node:
         return self._children
 
 
-class Oracle:
-    """What libclang makes of one file. Never raises: what it cannot tell is None."""
+class _View:
+    """A parsed unit: the main file, where errors are in it, and the function that was kept whole."""
 
-    __slots__ = ("_errors", "_file", "_functions", "_kinds", "_main", "_parsed", "_sources", "_unit")
+    __slots__ = ("errors", "main", "top", "unit")
+
+    def __init__(self, unit: Any, main: Any, errors: list[int]) -> None:
+        self.unit, self.main, self.errors = unit, main, errors
+        self.top: _Node | None = None
+
+    def faulty(self, start: int, end: int) -> bool:
+        """Whether an error lies in [start, end)."""
+        at = bisect_left(self.errors, start)
+        return at < len(self.errors) and self.errors[at] < end
+
+
+class Oracle:
+    """What libclang makes of one file. Never raises: what it cannot tell is None.
+
+    A question is answered in a parse of its function alone: of the unit's others only the head is read.
+    """
+
+    __slots__ = ("_file", "_headers", "_kinds", "_missing", "_sources", "_views")
 
     def __init__(self, file: SourceFile) -> None:
         self._file = file
-        self._parsed = False
-        self._unit: Any = None
-        self._main: Any = None
-        self._errors: list[int] = []
-        self._functions: dict[int, _Node | None] = {}
+        self._views: dict[int, _View | None] = {}
         self._sources: dict[str, SourceFile] = {}
+        self._headers: list[tuple[str, bytes]] | None = None
+        self._missing = _Missing()
         self._kinds: dict[Any, Type] = {}
 
     def type_of(self, start: int, end: int) -> Type | None:
@@ -170,19 +221,17 @@ class Oracle:
         return self._guarded(self._variable, start)
 
     def _guarded(self, ask: Callable[..., Type | None], *place: int) -> Type | None:
-        if not self._ready():
-            return None
         try:
-            return ask(*place)
+            view = self._view(place[0])
+            return ask(view, *place) if view is not None else None
         except Exception:  # of any kind: the bindings refuse kinds of nodes and types that they do not know
             return None
 
-    def _expression(self, start: int, end: int) -> Type | None:
-        top = None if self._faulty(start, end) else self._function(start)
-        if top is None:
+    def _expression(self, view: _View, start: int, end: int) -> Type | None:
+        if view.top is None or view.faulty(start, end):
             return None
         found: _Node | None = None
-        stack = [top]
+        stack = [view.top]
         while stack:
             node = stack.pop()
             # The innermost of equal extent: conversions that C++ adds lie around what is written.
@@ -191,45 +240,51 @@ class Oracle:
             stack.extend(c for c in node.children() if c.start <= start and end <= c.end)
         return self._type(found.cursor.type) if found is not None else None
 
-    def _variable(self, start: int) -> Type | None:
-        cursor = self._at(start)
+    def _variable(self, view: _View, start: int) -> Type | None:
+        cursor = self._at(view, start)
         if cursor is None or cursor.kind.name not in ("VAR_DECL", "PARM_DECL") or self._invalid(cursor):
             return None
         extent = cursor.extent
-        if self._faulty(extent.start.offset, extent.end.offset):
+        if view.faulty(extent.start.offset, extent.end.offset):
             return None
         return self._type(cursor.type)
 
     # Parsing
 
-    def _ready(self) -> bool:
-        if not self._parsed:
-            self._parsed = True
+    def _view(self, offset: int) -> _View | None:
+        """The parse in which the function at ``offset`` is whole."""
+        decl = None
+        for each in self._file.declarations.functions:
+            if each.has_body and each.start <= offset < each.end:
+                decl = each
+        if decl is None:
+            return None
+        if decl.start not in self._views:
+            while len(self._views) >= _MAX_VIEWS:
+                del self._views[next(iter(self._views))]
+            self._views[decl.start] = None  # unless this goes well
             clang = _clang()
-            if clang is not None:
-                try:
-                    self._parse(*clang)
-                except Exception:  # of any kind: a file that makes libclang fail has no answers
-                    self._unit = None
-        return self._unit is not None
+            view = self._parse(clang[0], clang[1], decl) if clang is not None else None
+            if view is not None:
+                cursor = self._at(view, decl.name_start)
+                view.top = _Node(cursor) if cursor is not None else None
+            self._views[decl.start] = view
+        return self._views[decl.start]
 
-    def _parse(self, index: Any, cindex: Any) -> None:
-        unit = list(_in_order(self._file))
-        paths = [f"{_HOME}{number}.h" for number in range(len(unit) - 1)] + [_MAIN]
-        self._sources = dict(zip(paths, unit, strict=True))
-        if sum(len(file.text) for file in unit) > _MAX_TEXT or any(_DIRECTIVE.search(file.text) for file in unit):
-            return
-        stubs = _stub_texts()
-        wanted = [name for name, words in _STUBS if any(re.search(words, file.text) for file in unit)]
-        memory = [(_HOME + name, stubs[name]) for name in wanted]
-        memory += [(path, _as_cpp(file.text)) for path, file in self._sources.items()]
-        lines = [f'#include "{_HOME}{name}"' for name in wanted]
-        headers = [f'#include "{path}"' for path in paths]
+    def _parse(self, index: Any, cindex: Any, decl: FunctionDecl) -> _View | None:
+        if self._headers is None:
+            self._headers = self._unit()
+            self._kinds = {getattr(cindex.TypeKind, name): type_ for name, type_ in _SCALARS.items()}
+        if not self._headers:
+            return None
+        memory = [*self._headers, (_MAIN, _as_cpp(_heads(self._file, decl)))]
         flags = [*_FLAGS, f"-std={_standard(self._file)}"]
-        missing = _Missing()
+        missing = self._missing
         errors: list[tuple[str, int, str]] = []
         for _ in range(_ROUNDS):
-            whole = "\n".join((*lines, missing.declarations(), *headers, "")).encode()
+            lines = [f'#include "{path}"' for path, _ in memory]
+            stubs = sum(path not in self._sources for path, _ in memory)
+            whole = "\n".join((*lines[:stubs], missing.declarations(), *lines[stubs:], "")).encode()
             parsed = index.parse(_UNIT, args=flags, unsaved_files=[*memory, (_UNIT, whole)], options=_KEEP_GOING)
             errors = []
             for each in parsed.diagnostics:
@@ -246,41 +301,32 @@ class Oracle:
         for path, offset, message in errors:
             source = self._sources.get(path)
             if source is not None and _TYPE_ERROR.search(message) and _in_alias(source.text, offset):
-                return
-        self._errors = sorted(offset for path, offset, _ in errors if path == _MAIN)
-        self._kinds = {getattr(cindex.TypeKind, name): type_ for name, type_ in _SCALARS.items()}
-        self._unit = parsed
-        self._main = parsed.get_file(_MAIN)
+                return None
+        return _View(parsed, parsed.get_file(_MAIN), sorted(offset for path, offset, _ in errors if path == _MAIN))
 
-    def _faulty(self, start: int, end: int) -> bool:
-        """Whether an error lies in [start, end)."""
-        at = bisect_left(self._errors, start)
-        return at < len(self._errors) and self._errors[at] < end
+    def _unit(self) -> list[tuple[str, bytes]]:
+        """The stubs and project headers as libclang is to see them, by path; none where the unit is not for it."""
+        unit = list(_in_order(self._file))
+        if sum(len(file.text) for file in unit) > _MAX_TEXT or any(_DIRECTIVE.search(file.text) for file in unit):
+            return []
+        paths = [f"{_HOME}{number}.h" for number in range(len(unit) - 1)] + [_MAIN]
+        self._sources = dict(zip(paths, unit, strict=True))
+        stubs = _stub_texts()
+        wanted = [name for name, words in _STUBS if any(re.search(words, file.text) for file in unit)]
+        headers = [(path, _heads(file, None)) for path, file in self._sources.items() if path != _MAIN]
+        return [*((_HOME + name, stubs[name]) for name in wanted), *headers]
 
     # Cursors
 
-    def _at(self, offset: int) -> Any:
+    def _at(self, view: _View, offset: int) -> Any:
         """The declaration whose name is at ``offset``."""
         from clang import cindex
 
-        location = cindex.SourceLocation.from_offset(self._unit, self._main, offset)
-        cursor = cindex.Cursor.from_location(self._unit, location)
+        location = cindex.SourceLocation.from_offset(view.unit, view.main, offset)
+        cursor = cindex.Cursor.from_location(view.unit, location)
         if cursor is None or not cursor.kind.is_declaration() or cursor.location.offset != offset:
             return None
         return cursor
-
-    def _function(self, offset: int) -> _Node | None:
-        """The function of the file that holds ``offset``."""
-        holding = None
-        for decl in self._file.declarations.functions:
-            if decl.has_body and decl.start <= offset < decl.end:
-                holding = decl
-        if holding is None:
-            return None
-        if holding.start not in self._functions:
-            cursor = self._at(holding.name_start)
-            self._functions[holding.start] = _Node(cursor) if cursor is not None else None
-        return self._functions[holding.start]
 
     def _invalid(self, cursor: Any) -> bool:
         from clang import cindex
@@ -394,6 +440,32 @@ def _standard(file: SourceFile) -> str:
     return given if given is not None and re.fullmatch(r"(?:gnu|c)\+\+\w\w", given) else "gnu++17"
 
 
+_DEDUCED = re.compile(rb"\b(?:auto|constexpr|consteval)\b")
+
+
+def _heads(file: SourceFile, whole: FunctionDecl | None) -> bytes:
+    """The file's text, of its functions but ``whole`` the heads only, every offset as it was.
+
+    Bodies from which a type or a value is made stay.
+    """
+    result: bytearray | None = None
+    for decl in file.declarations.functions:
+        syntax = syntax_of(decl)
+        body = syntax.body
+        if decl is whole or body is None or body.type != "compound_statement":
+            continue
+        start, end = body.start_byte, body.end_byte
+        if whole is not None and decl.start <= whole.start and whole.end <= decl.end:
+            continue
+        initialised = any(child.type == "field_initializer_list" for child in syntax.node.children)
+        if initialised or _DEDUCED.search(file.text, decl.start, start):
+            continue
+        if result is None:
+            result = bytearray(file.text)
+        result[start:end] = b";" + b" " * (end - start - 1)
+    return bytes(result) if result is not None else file.text
+
+
 #: What would make libclang open a file: there should be none left after preprocessing, however it is spelled.
 _DIRECTIVE = re.compile(rb"^[ \t]*(?:\#|%:|\?\?=|(?:export[ \t]+)?import\b)", re.MULTILINE)
 
@@ -434,6 +506,7 @@ _MESSAGES = (
     (re.compile(r"no member named '(\w+)' in namespace '([\w:]+)'"), ""),
 )  # fmt: skip
 _TEMPLATE_USE = re.compile(rb"\w+\s*<[^;(){}]*>\s*(?:::|[\w&*])")
+_ARGUMENT_END = re.compile(rb"\w+\s*[,>*&]")
 _SCOPE_USE = re.compile(rb"\w+\s*::")
 
 
@@ -458,6 +531,8 @@ class _Missing:
                     what = "template"
                 elif _SCOPE_USE.match(text, offset):
                     what = "namespace"
+                elif _in_alias(text, offset) or _is_argument(text, offset):
+                    what = "class"
                 else:
                     return  # a value: what it stands in has no type
             if what == "class" and _TEMPLATE_USE.match(text, offset):
@@ -477,6 +552,12 @@ class _Missing:
                 line = f"namespace {part} {{ {line} }}"
             lines.append(line)
         return "\n".join(lines)
+
+
+def _is_argument(text: bytes, offset: int) -> bool:
+    """Whether the name at ``offset`` may be a template argument: that of a value would make no type either."""
+    before = text[max(0, offset - 80) : offset].rstrip()
+    return before.endswith((b"<", b",")) and _ARGUMENT_END.match(text, offset) is not None
 
 
 def _in_alias(text: bytes, offset: int) -> bool:
