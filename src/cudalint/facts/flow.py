@@ -223,7 +223,7 @@ class _Walker:
                 self.record_conversion(value, type_, node)
         elif isinstance(type_, Int) and isinstance(have, Float) and value.op != "const":
             self.record_conversion(value, type_, node)
-        elif have is None and isinstance(type_, Int):
+        elif have is None and isinstance(type_, Int) and type_ is not BOOL:
             self.untyped(node)
         return t.convert(value, number(type_))
 
