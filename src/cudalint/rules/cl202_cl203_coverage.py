@@ -114,6 +114,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     tries = launches.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
     for item in group:
         tries |= launches.reaches(launch, leaves, item)
+    scales = {c for c in w.constants(limits) if 1 < c <= 1 << 16}
+    tries |= {v * int(c) for v in tries for c in scales if v * c < launches.LARGEST}
     env = _search(goal, leaves, launch, tries)
     if env is None:
         return None
@@ -185,12 +187,12 @@ def _is_floored(
     if not divided:
         return False
     # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
-    for large in (1_000_003, 10_007, 1_009):
+    for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009):
         big = {x: (large if x in sizes else v) for x, v in env.items()}
         if not all(w.allowed(c, big) for c in launch.conditions):
             continue
         case = kernels.case(launch, big)
-        if case is None or not case.possible:
+        if case is None or not case.possible or any(case.size(c) > _MOST for c in group):
             continue
         return _within_share(case, group)
     case = kernels.case(launch, env)

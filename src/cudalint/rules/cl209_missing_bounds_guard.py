@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CODES = ("CL209",)
 
-_SCANS = 8
+_SCANS = 5
 """Sizes at which the threads of a block are tried one by one."""
 
 

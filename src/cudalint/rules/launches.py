@@ -232,7 +232,9 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     for event in launch.flow.launches:
         if event.node is launch.event.node:
             continue
-        offered: list[Term] = [*(event.grid or ()), *(g.term for g in _own_guards(event, launch))]
+        # `n % t == 0` on the way asks whether there is a rest, and is the case without one.
+        asked = [g.term for g in _own_guards(event, launch) if g.term.op != "eq"]
+        offered: list[Term] = [*(event.grid or ()), *asked]
         starts: list[Term] = []
         for value in event.args or ():
             if isinstance(value, t.Term):
