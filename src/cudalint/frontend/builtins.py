@@ -157,6 +157,20 @@ def _first_targ(_args: list[Expr], targs: list[Type | Expr]) -> Type:
     )
 
 
+def _owner(name: str) -> Rule:
+    """``std::make_unique<T>(...)``: a smart pointer to what the template argument says."""
+
+    def made(args: list[Expr], targs: list[Type | Expr]) -> Type:
+        inner = _first_targ(args, targs)
+        if isinstance(inner, Unknown):
+            return inner
+        result = Struct(f"{name}<{inner}>")
+        arguments_of[result] = (inner,)
+        return result
+
+    return made
+
+
 def _element(args: list[Expr], targs: list[Type | Expr]) -> Type:
     return targs[0] if targs and isinstance(targs[0], Type) else _pointee(args, targs)
 
@@ -185,7 +199,9 @@ RETURNS: dict[str, Type | Rule] = {
     "realloc": Ptr(VOID), "aligned_alloc": Ptr(VOID), "fabs": _real, "abs": _abs, "labs": I64, "llabs": I64,
     "getopt": I32, "fread": U64, "fwrite": U64, "fclose": I32, "fseek": I32, "ftell": I64, "getenv": Ptr(I8),
     "min": _extreme, "max": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64, "ullmin": U64,
-    "ullmax": U64, "std::min": _std_extreme, "std::max": _std_extreme, "std::clamp": _value(), "clamp": _value(),
+    "ullmax": U64, "std::make_unique": _owner("std::unique_ptr"),
+    "std::make_shared": _owner("std::shared_ptr"),
+    "std::min": _std_extreme, "std::max": _std_extreme, "std::clamp": _value(), "clamp": _value(),
     "__ldg": _element, "__ldcg": _element, "__ldca": _element, "__ldcs": _element, "__ldlu": _element,
     "__ldcv": _element,
     "__stcg": VOID, "__stcs": VOID, "__stwb": VOID, "__stwt": VOID,
@@ -296,7 +312,7 @@ _GROUP_METHODS: dict[str, Type] = {
     "all": I32, "ballot": U32, "match_any": U32, "match_all": U32, "barrier_wait": VOID, "arrive_and_wait": VOID,
 }  # fmt: skip
 _CONTAINER_METHODS: dict[str, Type] = {
-    "size": U64, "length": U64, "capacity": U64, "max_size": U64, "empty": BOOL, "push_back": VOID, "resize": VOID,
+    "size": U64, "length": U64, "capacity": U64, "max_size": U64, "count": U64, "empty": BOOL, "push_back": VOID, "resize": VOID,
     "reserve": VOID, "clear": VOID, "assign": VOID, "emplace_back": VOID, "pop_back": VOID,
 }  # fmt: skip
 _TENSOR_METHODS: dict[str, Type] = {
@@ -375,7 +391,7 @@ def element_type(name: str, first: Type | int | None) -> Type | None:
     if name == "std::string":
         return I8
     if isinstance(first, Type) and name.startswith(
-        ("std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::valarray")
+        ("std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::shared_ptr", "std::valarray")
     ):
         return first.element if isinstance(first, Array) else first
     return None

@@ -134,10 +134,16 @@ def hopeful(expr: Expr) -> bool:
 
 def _in_stubs(type_: Unknown) -> bool:
     """Whether a type is unknown for a name that the stubs declare, or for a construct that only libclang resolves."""
-    names = _QUOTED.findall(type_.why)
+    why = type_.why
+    names = _QUOTED.findall(why)
     if not names:
-        return type_.why in _OPEN
-    return "depends on" not in type_.why and names[0].rpartition("::")[2].strip() in known_names()
+        return why in _OPEN
+    if "depends on" in why:
+        return False
+    # Of a member it is the class that has to be known.
+    words = known_names()
+    classes = names[1:] if why.startswith(("member", "method")) else names[:1]
+    return any(all(part.strip() in words for part in name.split("::") if part) for name in classes if name.strip())
 
 
 class Asking(Lowerer):
