@@ -108,7 +108,8 @@ def _facts(units: Iterator[Any]) -> Iterator[str]:
                 "(" + ", ".join(map(t.show, triple)) + ")" if triple else "not visible"
                 for triple in (unit.grid, unit.block)
             )
-            yield f"launch of {node.kernel or 'a function pointer'} in {unit.host.name}  # line {_line(unit.event.fn, node)}\n"
+            line = _line(unit.event.fn, node)
+            yield f"launch of {node.kernel or 'a function pointer'} in {unit.host.name}  # line {line}\n"
             yield f"  grid {grid}, block {block}{_conditions(unit.event.guard)}\n"
             for formal, actual in unit.mapping.items():
                 if formal.data.kind == "param":
@@ -117,7 +118,7 @@ def _facts(units: Iterator[Any]) -> Iterator[str]:
 
 
 def _uniformity(units: Iterator[Any]) -> Iterator[str]:
-    """Every barrier, collective and return of a kernel with the conditions on its way and how far threads share them."""
+    """A kernel's barriers, collectives and returns, with the conditions on the way and how far threads share them."""
     from cudalint.facts import terms as t
     from cudalint.facts.events import chain
     from cudalint.facts.model import Kernel
@@ -144,7 +145,8 @@ def _heading(kernel: Any) -> str:
     bound = ", ".join(f"{name} = {value}" for name, value in kernel.bindings)
     line = kernel.decl.file.span(kernel.decl.name_start, kernel.decl.name_end).line
     kind = "kernel" if kernel.is_kernel else "device function"
-    return f"{kind} {kernel.name}{f' [{bound}]' if bound else ''}, visible launches: {len(kernel.launches)}  # line {line}\n"
+    name = f"{kernel.name} [{bound}]" if bound else kernel.name
+    return f"{kind} {name}, visible launches: {len(kernel.launches)}  # line {line}\n"
 
 
 def _term(term: Any) -> str:

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Value
     from cudalint.facts.flow import Walker
 
-_CUB_BLOCK = re.compile(r"\bBlock(Reduce|Scan|Load|Store|Exchange|RadixSort|RadixRank|Discontinuity|AdjacentDifference|Histogram|MergeSort|Shuffle|RunLengthDecode)\b")  # fmt: skip
+_CUB_BLOCK = re.compile(
+    r"\bBlock(Reduce|Scan|Load|Store|Exchange|RadixSort|RadixRank|Discontinuity|AdjacentDifference|Histogram"
+    r"|MergeSort|Shuffle|RunLengthDecode)\b"
+)
 _CUB_WARP = re.compile(r"\bWarp(Reduce|Scan|Exchange|Load|Store|MergeSort)\b")
 _GROUP_SCOPES = {
     "grid_group": "grid", "cluster_group": "cluster", "thread_block_tile": "warp", "coalesced_group": "warp",
@@ -186,7 +189,7 @@ def _rounding(walker: Walker, node: ir.Call, name: str) -> Value:
     return t.make("call", type_, *args, data=ROUNDING[name])
 
 
-def _absolute(walker: Walker, node: ir.Call, name: str) -> Value:
+def _absolute(walker: Walker, node: ir.Call, _name: str) -> Value:
     args = [walker.term(walker.value(a)) for a in node.args]
     return t.make("call", args[0].type if args else None, *args, data="abs")
 
@@ -224,7 +227,7 @@ def _device_query(walker: Walker, node: ir.Call, name: str) -> Value:
     return walker.fresh("call", name, node.type)
 
 
-def _allocation(walker: Walker, node: ir.Call, name: str) -> Value:
+def _allocation(walker: Walker, node: ir.Call, _name: str) -> Value:
     """``cudaMalloc(&p, bytes)``: p points to new memory of that size."""
     args = [walker.value(a) for a in node.args]
     result = walker.unseen(node, args)
@@ -255,7 +258,7 @@ def _triple(which: str) -> dict[str, Value]:
     return {axis: SPECIALS[which, axis] for axis in _AXES}
 
 
-def _linear(walker: Walker, which: str, extents: str) -> Term:
+def _linear(which: str, extents: str) -> Term:
     """The rank of a thread in its block, or of a block in its grid, over all three axes (64-bit)."""
     from cudalint.facts.flow import SPECIALS
 
@@ -279,17 +282,17 @@ def _group_value(walker: Walker, node: ir.Call, scope: str, name: str, type_name
     """Ranks and sizes of cooperative groups as arithmetic on the launch built-ins."""
     if scope == "grid":
         if name == "thread_rank":
-            block = t.binary("mul", _linear(walker, "blockIdx", "gridDim"), _size("blockDim"), U64)
-            return t.binary("add", block, _linear(walker, "threadIdx", "blockDim"), U64)
+            block = t.binary("mul", _linear("blockIdx", "gridDim"), _size("blockDim"), U64)
+            return t.binary("add", block, _linear("threadIdx", "blockDim"), U64)
         if name in ("size", "num_threads"):
             return t.binary("mul", _size("gridDim"), _size("blockDim"), U64)
         if name == "block_rank":
-            return _linear(walker, "blockIdx", "gridDim")
+            return _linear("blockIdx", "gridDim")
         if name == "num_blocks":
             return _size("gridDim")
     if scope == "block":
         if name == "thread_rank":
-            return t.convert(_linear(walker, "threadIdx", "blockDim"), U32)
+            return t.convert(_linear("threadIdx", "blockDim"), U32)
         if name in ("size", "num_threads"):
             return t.convert(_size("blockDim"), U32)
         if name in ("thread_index", "group_index", "dim_threads", "group_dim"):
@@ -298,7 +301,7 @@ def _group_value(walker: Walker, node: ir.Call, scope: str, name: str, type_name
     if scope == "warp":
         match = re.search(r"thread_block_tile<\s*(\d+)", type_name)
         lanes = int(match.group(1)) if match else None
-        rank = t.convert(_linear(walker, "threadIdx", "blockDim"), U32)
+        rank = t.convert(_linear("threadIdx", "blockDim"), U32)
         if name in ("size", "num_threads"):
             return const(lanes, U32) if lanes else walker.fresh("call", name, node.type, level=WARP_UNIFORM)
         if name == "thread_rank":

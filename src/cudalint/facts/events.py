@@ -266,7 +266,9 @@ class Definition(Event):
 
 
 class LaunchEvent(Event):
-    """A launch as executed: ``grid`` and ``block`` as three terms (None where not visible), kernel arguments as values."""
+    """A launch as executed: ``grid`` and ``block`` as three terms each, the kernel's arguments as values; None where
+    not visible.
+    """
 
     __slots__ = ("args", "block", "grid", "shared", "targs")
     node: Launch
@@ -291,8 +293,8 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions", "definitions",
-        "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns", "roundings",
+        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
+        "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns", "roundings",
         "untyped",
     )  # fmt: skip
 

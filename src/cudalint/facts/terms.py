@@ -683,7 +683,7 @@ def bounds(term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interva
 def mathematical_bounds(
     term: Term, ranges: Mapping[Term, Interval], memo: dict[Term, Interval] | None = None
 ) -> Interval:
-    """As :func:`bounds`, but the last operation itself is not wrapped: compare with the type's range to see if it can."""
+    """As :func:`bounds`, but the last operation itself is not wrapped: the type's range tells whether it can."""
     if memo is None:
         memo = {}
     found = memo.get(term)
@@ -873,12 +873,3 @@ def show_poly(p: Poly) -> str:
         parts.append(("- " if coefficient < 0 else "+ ") + " * ".join(factors))
     text = " ".join(parts) or "0"
     return text[2:] if text.startswith("+ ") else text
-
-
-__all__ = [
-    "FALSE", "INF", "ONE", "THREAD", "TRUE", "UNIFORM", "UNKNOWN", "WARP_UNIFORM", "ZERO", "Atom", "Interval", "Poly",
-    "Term", "Undefined", "add", "apply", "atom", "atoms_of", "binary", "bounds", "cast_value", "compare", "const",
-    "constant", "convert", "evaluate", "invert", "land", "leaves", "lnot", "lor", "make", "mathematical_bounds",
-    "multiply", "negate", "plausible_bounds", "poly", "rebuild", "reset", "round_float", "scale", "select", "show", "show_poly", "substitute", "truth",
-    "type_range",
-]  # fmt: skip

@@ -22,8 +22,8 @@ _MAX_ROUNDS = 12
 
 class Uniformity:
     """Answers for one flow. ``scope`` "grid" counts ``blockIdx`` as divergent too; ``warps_along_x`` is true
-    where the block's shape lets ``threadIdx.x / 32`` be a warp's number (one-axis blocks, x a multiple of 32). ``block_x`` is the
-    largest extent of the block along x, where it is known.
+    where the block's shape lets ``threadIdx.x / 32`` be a warp's number (one-axis blocks, x a multiple of 32).
+    ``block_x`` is the largest extent of the block along x, where it is known.
     """
 
     def __init__(self, scope: str = "block", *, warps_along_x: bool = True, block_x: int | None = None) -> None:

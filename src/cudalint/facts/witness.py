@@ -7,7 +7,7 @@ ascending order, so that the case it finds is the smallest of its kind.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
@@ -109,11 +109,7 @@ def solve(
         if not chosen:
             return None
         tries.append(chosen)
-    count = 0
-    for combination in product(*tries):
-        count += 1
-        if count > budget:
-            return None
+    for combination in islice(product(*tries), budget):
         env = dict(zip(everything, combination))
         if holds(goal, env) and all(allowed(c, env) for c in related):
             return env

@@ -36,7 +36,7 @@ def check_return(kernel: Kernel) -> Iterator[Draft]:
         if not guards:
             continue
         for barrier in flow.barriers:
-            if barrier.scope == "warp" or not _reachable(kernel, event, barrier):
+            if barrier.scope == "warp" or not _reachable(event, barrier):
                 continue
             if _divergent(kernel, guards, barrier.scope):
                 draft = _return_draft(kernel, event, barrier, guards)
@@ -72,7 +72,7 @@ def _divergent(kernel: Kernel, guards: list[Guard], scope: str) -> list[Guard]:
     return [g for g in guards if uniformity.divergent(g) in _DIVERGENT]
 
 
-def _reachable(kernel: Kernel, event: ReturnEvent, barrier: Barrier) -> bool:
+def _reachable(event: ReturnEvent, barrier: Barrier) -> bool:
     """Whether threads that did not return can come to the barrier afterwards, in the same call."""
     depth = len(event.stack)
     if barrier.stack[:depth] != event.stack:
@@ -119,9 +119,7 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     )  # fmt: skip
 
 
-def _lost(
-    kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.Split, condition: Term
-) -> str | None:
+def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.Split, condition: Term) -> str | None:
     """What goes wrong in the data: a shared location that returned threads would have stored is read later."""
     if barrier.collective:
         return f"{barrier.name} takes a value from every thread of the block"

@@ -207,7 +207,7 @@ def _differ(cond: Term, env: dict[Term, int], shape: Triple, blocks: list[Triple
 
 
 def _values(leaf: Term, known: set[int | float]) -> list[int | float]:
-    """Values that data may have: those worth trying for a size, and negative or fractional ones where the type allows."""
+    """Values that data may have: those worth trying for a size, negative or fractional ones where the type allows."""
     if isinstance(leaf.type, Float):
         edges = sorted({float(c) + d for c in known for d in (-1, 0, 1)})
         return [0.0, 1.0, -1.0, 0.5, *edges]
@@ -245,10 +245,7 @@ def _part(
         everyone = everyone[:2] if len(blocks) == 1 else [everyone[0], everyone[-1]]
     for thread, block in everyone:
         here = {**env, **coordinates(block, thread)}
-        if data:
-            value = _choose(cond, here, data, free, want=first is None)
-        else:
-            value = _truth(cond, here)
+        value = _choose(cond, here, data, free, want=first is None) if data else _truth(cond, here)
         if value is None:
             return None
         if value:
