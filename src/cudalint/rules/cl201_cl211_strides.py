@@ -213,7 +213,8 @@ def _number(p: Poly, env: dict[Term, int]) -> int:
     total = 0
     for monomial, value in p.items():
         for item in monomial:
-            value *= int(t.evaluate(item, env))
+            known = env.get(item)
+            value *= known if known is not None else int(t.evaluate(item, env))
         total += value
     return total
 
@@ -227,9 +228,11 @@ def _collision(
         return [(i, j, k) for k in z for j in y for i in x]
 
     starts: dict[int, list[tuple[int, Thread]]] = {}
+    here = dict(env)
     for b in span(grid, blocks):
         for i in span(block, threads):
-            at = _number(moving, {**env, **support.coordinates(b, i)})
+            here.update(support.coordinates(b, i))
+            at = _number(moving, here)
             starts.setdefault(at % step, []).append((at, (b, i)))
     best: tuple[int, tuple[Thread, Thread]] | None = None
     for same in starts.values():
@@ -377,6 +380,8 @@ def _several(launch: Launch, axis: str) -> kernels.Case | None:
     if launch.grid is None or launch.block is None:
         return None
     blocks = launch.grid["xyz".index(axis)] if axis else t.ONE
+    if axis and launch.known_grid(axis) == 1:
+        return None
     if launches.bare(blocks).op != "const" and not all(
         launches.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)
     ):

@@ -136,7 +136,7 @@ def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries
     """A launch that the driver takes and that is short; failing that, one that is empty."""
     inner = launches.leaves_of(launch.block)
     found = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
-    if found is not None:
+    if found is not None or launches.never_empty([*(launch.grid or ()), *(launch.block or ())]):
         return found
     return launches.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
 

@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.flow import children, from_poly
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import I64
+from cudalint.ir.types import I64, Int
 from cudalint.rules import support
 
 if TYPE_CHECKING:
@@ -131,6 +131,40 @@ def smallest(
         if good(env):
             return _refined(env, leaves, choices, good, inner)
     return None
+
+
+def never_empty(terms: Iterable[Term]) -> bool:
+    """Whether dimensions are 1 or more at all sizes of 1 and more, as is seen without trying any."""
+    terms = list(terms)
+    ranges = {}
+    for leaf in leaves_of(terms):
+        fixed = w.assumed(leaf)
+        low, high = (fixed, fixed) if fixed is not None else (leaf.data.lo, leaf.data.hi)
+        ranges[leaf] = max(1, low), min(high, LARGEST)
+    return all(_positive(x, ranges) for x in terms)
+
+
+def _positive(term: Term, ranges: dict[Term, t.Interval]) -> bool:
+    if t.bounds(term, ranges)[0] > 0:
+        return True
+    op, args, type_ = term.op, term.args, term.type
+    if not isinstance(type_, Int) or any(not isinstance(x.type, Int) for x in args):
+        return False
+    if op == "select":
+        return _positive(args[1], ranges) and _positive(args[2], ranges)
+    if t.mathematical_bounds(term, ranges)[1] > type_.hi:
+        return False
+    if op == "cast":
+        return _positive(args[0], ranges)
+    if op == "add":
+        return min(t.bounds(x, ranges)[0] for x in args) >= 0 and any(_positive(x, ranges) for x in args)
+    if op == "div" and min(t.bounds(x, ranges)[0] for x in args) >= 0:
+        # `(n + t - 1) / t`: what is divided is no less than what divides it.
+        surplus = t.add(t.poly(args[0]), t.poly(args[1]), -1)
+        return all(len(m) <= 1 for m in surplus) and 0 <= sum(
+            c * (t.bounds(m[0], ranges)[0 if c > 0 else 1] if m else 1) for m, c in surplus.items()
+        )
+    return op in ("mul", "min") and all(_positive(x, ranges) for x in args)
 
 
 def _diagonal(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
