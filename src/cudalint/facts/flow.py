@@ -48,6 +48,7 @@ from cudalint.facts.events import (
     chain,
 )
 from cudalint.facts.terms import THREAD, UNKNOWN, WARP_UNIFORM, Atom, Term, const
+from cudalint.frontend.calls import signature
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
@@ -67,6 +68,8 @@ _BLOCK_LIMITS = {"x": 1024, "y": 1024, "z": 64}
 _SPECIALS = {"threadIdx": "tid", "blockIdx": "bid", "blockDim": "bdim", "gridDim": "gdim"}
 
 Env = dict[ir.Var, "Value"]
+_SCOPED = frozenset({"local", "param", "template"})
+"""Kinds of variables that are gone after their block or call."""
 
 
 def special_atom(which: str, axis: str) -> Term:
@@ -151,7 +154,8 @@ class _Walker:
         self.epoch = 0
         self.loads: dict[tuple[Any, ...], Value] = {}
         self.globals: dict[ir.Var, Value] = {}
-        self.assigned_cache: dict[int, frozenset[ir.Var]] = {}
+        self.assigned_cache: dict[int, list[ir.Var]] = {}
+        self.stores_cache: dict[int, set[ir.Var]] = {}
 
     # --- entry --------------------------------------------------------------------------------
 
@@ -288,8 +292,8 @@ class _Walker:
 
     def merge(self, cond: Term, a: Env, b: Env) -> Env:
         """The environment after a branch: ``a`` where ``cond`` holds, else ``b``."""
-        if a is b:
-            return a
+        if a == b:
+            return b
         result = dict(b)
         for var, value in a.items():
             other = b.get(var)
@@ -311,10 +315,26 @@ class _Walker:
     # --- statements ---------------------------------------------------------------------------
 
     def block(self, node: ir.Block) -> None:
+        known = len(self.env)
         for stmt in node.body:
             if not self.alive:
                 return
             self.stmt(stmt)
+        if self.alive:
+            self.forget(known)
+
+    def forget(self, known: int) -> None:
+        """Drops the locals that came after the first ``known`` names: a dictionary keeps its order.
+
+        Every branch copies the environment, so it must not grow with each block and call.
+        """
+        env = self.env
+        kept = []
+        while len(env) > known:
+            item = env.popitem()
+            if item[0].kind not in _SCOPED:
+                kept.append(item)
+        env.update(reversed(kept))
 
     def stmt(self, node: ir.Stmt) -> None:
         self.steps += 1
@@ -432,7 +452,7 @@ class _Walker:
         inner = self.guard
         self.stmt(node.then)
         then_env, then_alive, then_guard, then_exit = self.env, self.alive, self.guard, self.last_exit
-        self.env, self.alive, self.guard = dict(env), True, base
+        self.env, self.alive, self.guard = env if node.other is None else dict(env), True, base
         self.push(t.lnot(cond), "if", node, False)
         other_inner = self.guard
         if node.other is not None:
@@ -557,16 +577,14 @@ class _Walker:
     def assigned_in(self, node: ir.Stmt) -> list[ir.Var]:
         found = self.assigned_cache.get(id(node))
         if found is None:
-            collected: set[ir.Var] = set()
-            _assigned(node, collected)
             resolved = set()
-            for var in collected:
+            for var in _assigned(node, self.stores_cache):
                 resolved.add(var)
                 place = self.aliases.get(var)
                 if place is not None and place[0] == "var":
                     resolved.add(place[1])
-            found = self.assigned_cache[id(node)] = frozenset(resolved)
-        return sorted(found, key=lambda v: v.start)
+            found = self.assigned_cache[id(node)] = sorted(resolved, key=lambda v: v.start)
+        return found
 
     def head(self, loop: Loop, var: ir.Var, value: Value) -> Value:
         if isinstance(value, Term):
@@ -1393,6 +1411,10 @@ class _Walker:
         return None
 
     def enter(self, node: ir.Call, callee: ir.Function, args: list[Value], receiver: Value | None) -> Value:
+        if receiver is not None:
+            for var in [v for v in self.env if v.kind == "field"]:
+                del self.env[var]
+        known = len(self.env)
         for var, arg_node, value in zip(callee.params, node.args, args):
             self.aliases.pop(var, None)
             if var.ref:
@@ -1411,9 +1433,6 @@ class _Walker:
             )
         for var in callee.template:
             self.env[var] = self.fresh("param", var.name, var.type, data=var)
-        if receiver is not None:
-            for var in [v for v in self.env if v.kind == "field"]:
-                del self.env[var]
         base = self.guard
         site = CallSite(node, self.fn, callee, base)
         saved = self.fn, self.stack, self.exits, self.last_exit, self.receiver
@@ -1442,6 +1461,7 @@ class _Walker:
             elif result is None:
                 result = value
         self.env = env
+        self.forget(known)
         if len(paths) == 1:
             for item in reversed(list(chain(last_guard, base))):
                 if item.why != "loop":
@@ -1476,8 +1496,8 @@ def bind_template(
                 result[name] = value
     missing = {name for name, kind in target.template if kind == "type" and name not in result}
     if missing:
-        for var, have in zip(target.lower({}).params, args):
-            _deduce(var.type, have, missing, result)
+        for want, have in zip(signature(target).params, args):
+            _deduce(want, have, missing, result)
     return result
 
 
@@ -1557,11 +1577,22 @@ def children(node: Any) -> list[Any]:
     return found
 
 
-def _assigned(node: Any, into: set[ir.Var]) -> None:
-    stack = [node]
+_LOOPS = (ir.For, ir.While, ir.RangeFor)
+
+
+def _assigned(loop: Any, known: dict[int, set[ir.Var]]) -> set[ir.Var]:
+    """The variables that a loop assigns; ``known`` holds the loops seen before, those inside it among them."""
+    into = known.get(id(loop))
+    if into is not None:
+        return into
+    into = known[id(loop)] = set()
+    stack = children(loop)[:]
     while stack:
         item = stack.pop()
         kind = type(item)
+        if kind in _LOOPS:
+            into |= _assigned(item, known)
+            continue
         if kind is ir.Assign or kind is ir.IncDec:
             root = _root(item.target)
             if root is not None:
@@ -1569,13 +1600,13 @@ def _assigned(node: Any, into: set[ir.Var]) -> None:
         elif kind is ir.Call:
             # By reference or through a pointer: `f(x)` with T& x, `f(&x)`.
             target = item.target
-            params = target.lower({}).params if target is not None and target.has_body else ()
+            refs = signature(target).refs if target is not None and target.has_body else ()
             for position, arg in enumerate(item.args):
                 if type(arg) is ir.AddrOf:
                     root = _root(arg.operand)
                     if root is not None:
                         into.add(root)
-                elif (position < len(params) and params[position].ref and not params[position].const) or (
+                elif (position < len(refs) and refs[position]) or (
                     target is None and item.name.rsplit("::", 1)[-1] == "swap"
                 ):
                     root = _root(arg)
@@ -1584,6 +1615,7 @@ def _assigned(node: Any, into: set[ir.Var]) -> None:
         elif kind is ir.OpaqueStmt or kind is ir.Opaque:
             into.update(item.writes)
         stack.extend(children(item))
+    return into
 
 
 _STATEMENTS: dict[type, Any] = {

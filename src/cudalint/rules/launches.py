@@ -161,9 +161,9 @@ def _positive(term: Term, ranges: dict[Term, t.Interval]) -> bool:
     if op == "div" and min(t.bounds(x, ranges)[0] for x in args) >= 0:
         # `(n + t - 1) / t`: what is divided is no less than what divides it.
         surplus = t.add(t.poly(args[0]), t.poly(args[1]), -1)
-        return all(len(m) <= 1 for m in surplus) and 0 <= sum(
-            c * (t.bounds(m[0], ranges)[0 if c > 0 else 1] if m else 1) for m, c in surplus.items()
-        )
+        if any(len(m) > 1 for m in surplus):
+            return False
+        return sum(c * (t.bounds(m[0], ranges)[0 if c > 0 else 1] if m else 1) for m, c in surplus.items()) >= 0
     return op in ("mul", "min") and all(_positive(x, ranges) for x in args)
 
 
