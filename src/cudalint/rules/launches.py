@@ -52,8 +52,12 @@ def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
 
 
 def is_size(leaf: Term) -> bool:
-    """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range."""
-    return leaf.data.kind in _SIZES and leaf.data.level < t.UNKNOWN
+    """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range, and not
+    what a function nobody here can see makes of its arguments (``div_ceil(n, 64)`` may well be at least 1)."""
+    info = leaf.data
+    if info.kind == "call" and info.name.endswith("()"):
+        return False
+    return info.kind in _SIZES and info.level < t.UNKNOWN
 
 
 def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Term]) -> bool:
