@@ -47,6 +47,7 @@ from cudalint.facts.events import (
     ReturnEvent,
     chain,
 )
+from cudalint.facts.quiet import is_quiet_call
 from cudalint.facts.terms import THREAD, UNKNOWN, WARP_UNIFORM, Atom, Term, const
 from cudalint.frontend.calls import signature
 from cudalint.ir import nodes as ir
@@ -1394,6 +1395,8 @@ class _Walker:
         if node.receiver is not None:
             receiver = self.value(node.receiver)
         args = [self.value(a) for a in node.args]
+        if not self.device and receiver is None and is_quiet_call(target, args):
+            return self.unseen(node, args)
         self.flow.callees.add(target)
         bindings = self.bindings(target, node.targs, node.args)
         callee = target.lower(bindings, asked=self.flow.function.asked)

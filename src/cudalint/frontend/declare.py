@@ -107,6 +107,7 @@ class Syntax:
         "inner",
         "node",
         "own_template",
+        "quiet",
         "scope",
         "signatures",
         "templates",
@@ -119,6 +120,7 @@ class Syntax:
         self.node, self.declarator, self.inner, self.body, self.scope = node, declarator, inner, body, scope
         self.templates, self.own_template = templates, own_template
         self.has_launches = False
+        self.quiet: bool | None = None
         self.signatures: dict[tuple[object, ...], object] = {}
 
 
