@@ -239,6 +239,22 @@ def test_takes_the_first_side_of_a_merge_conflict() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("k << <g, b >> > (a);", "k <<< g, b  >>> (a);"),
+        ("k<7><< <g, n >> 2 >> >(a);", "k<7><<< g, n >> 2  >>>(a);"),
+        ("k<<<g, n >> 2>>>(a); x << 1;", "k<<<g, n >> 2>>>(a); x << 1;"),
+        ("o& operator<< <T>(o&, A<B<C<int>> >(x));", "o& operator<< <T>(o&, A<B<C<int>> >(x));"),
+        ("V<V<int>> >(s) << a; y >> 1;", "V<V<int>> >(s) << a; y >> 1;"),
+    ],
+)
+def test_reads_a_launch_with_spaces_in_its_brackets(text: str, result: str) -> None:
+    file = source(text)
+    assert file.text.decode() == result
+    assert file.raw.decode() == text
+
+
+@pytest.mark.parametrize(
     "text", ["k<<<<<<<1\n", "<<<<<<< HEAD\na\n", "=======\n", "<<<<<<< a\nb\n>>>>>>> c\n", "/*\n=======\n*/\n"]
 )
 def test_other_rows_of_signs_are_no_conflict(text: str) -> None:

@@ -91,6 +91,8 @@ _CONFLICT = re.compile(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=
 _SPACE = re.compile(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
 _BOUNDARY = re.compile(rb"[(),]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
+_SPACED_LAUNCH = re.compile(rb"(?<!<)(?<!operator)<<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>>([ \t]*)>(?=\s*\()")
+"""A launch as Visual Studio formats it, `k << <grid, block >> > (n)`, which nvcc takes."""
 _BLANKS = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") | frozenset(range(0x80, 0x100))
 _OPERATORS = frozenset(b"+-&|<>=!:/*#.%^")
@@ -193,6 +195,8 @@ class _Scanner:
             raw = _LONE_CR.sub(b"\n", raw)
         if b"<<<<<<<" in raw:
             raw = self._first_sides(raw)
+        if b"<< " in raw or b">> " in raw:
+            raw = _SPACED_LAUNCH.sub(rb"<<<\1\2\3>>>", raw)
         for path in self.file.env.forced(self.file.path):
             self._include(path, 0)
         search, find = _INTERESTING.search, raw.find
