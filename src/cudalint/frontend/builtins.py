@@ -312,8 +312,8 @@ _GROUP_METHODS: dict[str, Type] = {
     "all": I32, "ballot": U32, "match_any": U32, "match_all": U32, "barrier_wait": VOID, "arrive_and_wait": VOID,
 }  # fmt: skip
 _CONTAINER_METHODS: dict[str, Type] = {
-    "size": U64, "length": U64, "capacity": U64, "max_size": U64, "count": U64, "empty": BOOL, "push_back": VOID, "resize": VOID,
-    "reserve": VOID, "clear": VOID, "assign": VOID, "emplace_back": VOID, "pop_back": VOID,
+    "size": U64, "length": U64, "capacity": U64, "max_size": U64, "count": U64, "empty": BOOL,
+    "push_back": VOID, "resize": VOID, "reserve": VOID, "clear": VOID, "assign": VOID, "emplace_back": VOID, "pop_back": VOID,
 }  # fmt: skip
 _TENSOR_METHODS: dict[str, Type] = {
     "size": I64, "numel": I64, "dim": I64, "stride": I64, "ndimension": I64, "is_contiguous": BOOL, "is_cuda": BOOL,
@@ -386,12 +386,16 @@ def member_type(name: str, member: str) -> Type | None:
     return Array(I8, 256) if member == "name" else I32
 
 
+_INDEXED = (
+    "std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::shared_ptr",
+    "std::valarray",
+)  # fmt: skip
+
+
 def element_type(name: str, first: Type | int | None) -> Type | None:
     """The type of ``object[i]`` for an object of an external class."""
     if name == "std::string":
         return I8
-    if isinstance(first, Type) and name.startswith(
-        ("std::vector", "std::array", "std::span", "std::deque", "thrust::", "std::unique_ptr", "std::shared_ptr", "std::valarray")
-    ):
+    if isinstance(first, Type) and name.startswith(_INDEXED):
         return first.element if isinstance(first, Array) else first
     return None
