@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cudalint.project import Project
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_LAUNCH = re.compile(rb"<<<|\b(?:cuda|hip)Launch")
+_LAUNCH = re.compile(rb"<<[ \t]*<|\b(?:cuda|hip)Launch")
 _MAX_HOSTS = 100
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
@@ -171,12 +171,13 @@ class _Analysis:
             term = event.targs.get(id(expr))
             return term.data if term is not None and term.op == "const" and isinstance(term.data, int) else None
 
-        bound = bind_template(target, node.targs, args, value_of)
+        targs = event.kernel.targs if event.kernel is not None else node.targs
+        bound = bind_template(target, targs, args, value_of)
         return tuple(sorted(bound.items()))
 
     def resolve(self, event: LaunchEvent) -> FunctionDecl | None:
         """The definition of the kernel that is launched: in the unit, else the only one of that name beside it."""
-        target = event.node.target
+        target = event.kernel.decl if event.kernel is not None else event.node.target
         if target is not None and target.has_body:
             return self.specialised(target, event) if target.kind == "kernel" else None
         name = (target.name if target is not None else event.node.kernel.rsplit("::", 1)[-1]) or None

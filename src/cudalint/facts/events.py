@@ -75,7 +75,16 @@ class Closure:
         self.function = function
 
 
-Value = Term | Pointer | Record | Closure
+class Designator:
+    """A function as a value: what ``&k<4>`` and a pointer to it hold."""
+
+    __slots__ = ("decl", "targs")
+
+    def __init__(self, decl: FunctionDecl, targs: list[Type | Expr]) -> None:
+        self.decl, self.targs = decl, targs
+
+
+Value = Term | Pointer | Record | Closure | Designator
 #: A variable with a path of field names, or memory: (object, pieces, element, dims).
 Place = tuple["Var", tuple[str, ...]]
 
@@ -270,12 +279,14 @@ class LaunchEvent(Event):
     not visible.
     """
 
-    __slots__ = ("args", "block", "grid", "shared", "targs")
+    __slots__ = ("args", "block", "grid", "kernel", "shared", "targs")
     node: Launch
     grid: tuple[Term, Term, Term] | None
     block: tuple[Term, Term, Term] | None
     shared: Term | None
     args: list[Value | None] | None
+    kernel: Designator | None
+    """What a launch through a variable launches, where its value is known."""
     targs: dict[int, Term]
     """The values of non-type template arguments by the id of their expression."""
 

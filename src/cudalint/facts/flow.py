@@ -34,6 +34,7 @@ from cudalint.facts.events import (
     Comparison,
     Conversion,
     Definition,
+    Designator,
     Event,
     Flow,
     Guard,
@@ -280,6 +281,8 @@ class _Walker:
             kind = a.obj.kind if a.obj.kind == b.obj.kind else "unknown"
             either = self.fresh("phi", var.name, None, inputs=(cond, *self.sources(a), *self.sources(b)))
             return Pointer(Obj(kind, var.name, a.element, origin=(either,)), a.element)
+        if isinstance(a, Designator) and isinstance(b, Designator) and a.decl is b.decl:
+            return Designator(a.decl, [])
         if isinstance(a, Record) and isinstance(b, Record):
             merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind)
             for name in {*a.fields, *b.fields}:
@@ -434,6 +437,8 @@ class _Walker:
                 value = self.value(arg)
                 if isinstance(value, Term):
                     obj.stores.append(value)
+            if obj.extent is None or len(init.args) < obj.extent:
+                obj.stores.append(const(0))  # the rest of the array
         else:
             self.value(init)
 
@@ -521,12 +526,12 @@ class _Walker:
         self.env, self.guard, self.alive = env, base, True
 
     def do_range_for(self, node: ir.RangeFor) -> None:
-        self.value(node.range)
-        self.loop(node, None, None, node.body, post=False, each=node.var)
+        over = self.value(node.range)
+        self.loop(node, None, None, node.body, post=False, each=node.var, over=over)
 
     def loop(
         self, node: ir.Stmt, cond: ir.Expr | None, step: ir.Expr | None, body: ir.Stmt, *, post: bool,
-        each: ir.Var | None = None,
+        each: ir.Var | None = None, over: Value | None = None,
     ) -> None:  # fmt: skip
         loop = Loop(node, self.fn, self.guard, self.stack, self.seq + 1)
         self.flow.loops.append(loop)
@@ -539,7 +544,9 @@ class _Walker:
         exits = _Exits("loop", base, loop)
         self.exits.append(exits)
         if each is not None:
-            self.env[each] = self.unknown_value("load", each.name, each.type, each, level=UNKNOWN)
+            element = self.env[each] = self.unknown_value("load", each.name, each.type, each, level=UNKNOWN)
+            if isinstance(over, Pointer):
+                self.bound_by_contents(element, over.obj)
             loop.control.append(self.fresh("unknown", "range", None, level=UNKNOWN))
         test = t.TRUE
         if cond is not None and not post:
@@ -993,7 +1000,14 @@ class _Walker:
                 else f"{obj.name}[…]"
             )
             found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)
+            self.bound_by_contents(found, obj)
         return found
+
+    def bound_by_contents(self, value: Value, obj: Obj) -> None:
+        """An element of a local table of constants that nothing has written since is one of them."""
+        table = [x.data for x in obj.stores if x.op == "const" and isinstance(x.data, int)]
+        if obj.kind == "local" and table and len(table) == len(obj.stores) and isinstance(value, Term):
+            value.data.lo, value.data.hi = max(value.data.lo, min(table)), min(value.data.hi, max(table))
 
     def store(self, pointer: Pointer, node: ir.Expr, value: Value | None, mode: str) -> None:
         obj = pointer.obj
@@ -1030,6 +1044,9 @@ class _Walker:
         return self.env.get(var) or self.lookup(var)
 
     def do_name(self, node: ir.Name) -> Value:
+        found_functions = self.fn.file.declarations.scope.functions(node.name)
+        if found_functions:
+            return Designator(found_functions[0], node.targs)
         key = ("name", node.name)
         found = self.loads.get(key)
         if found is None:
@@ -1064,6 +1081,10 @@ class _Walker:
 
     def do_addr(self, node: ir.AddrOf) -> Value:
         operand = node.operand
+        if isinstance(operand, ir.Name):
+            named = self.value(operand)
+            if isinstance(named, Designator):
+                return named
         if isinstance(operand, ir.Index):
             pointer = self.index(operand)
             if pointer is not None:
@@ -1340,7 +1361,10 @@ class _Walker:
                 self.untyped(arg)
         event: LaunchEvent = self.event(LaunchEvent, node)
         event.grid, event.block, event.shared, event.args = grid, block, shared, args
-        event.targs = {id(a): self.term(self.value(a)) for a in node.targs if isinstance(a, ir.Expr)}
+        callee = self.value(node.callee) if node.callee is not None else None
+        event.kernel = callee if isinstance(callee, Designator) else None
+        targs = event.kernel.targs if event.kernel is not None else node.targs
+        event.targs = {id(a): self.term(self.value(a)) for a in targs if isinstance(a, ir.Expr)}
         self.flow.launches.append(event)
         return self.fresh("call", "launch", node.type)
 
@@ -1372,6 +1396,9 @@ class _Walker:
                 name = ".".join((var.name, *path))
                 fresh = self.unknown_value("call", name, type_, node, level=level if self.device else 0)
                 self.write(("var", var, path), fresh, arg, arg)
+            elif isinstance(value, Term) and value.op == "atom" and value.data.kind == "uninit" and isinstance(arg, ir.Ref):
+                # Nobody reads a variable that was never set: the callee takes it by reference and sets it.
+                self.write(self.place(arg), self.fresh("call", arg.var.name, arg.type, data=node), arg, arg)
             elif isinstance(value, Pointer):
                 value.obj.epoch += 1
                 if value.obj.kind == "local":

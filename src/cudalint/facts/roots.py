@@ -52,7 +52,7 @@ def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]]) -> list
     if not callers:
         return [launch]
     picked = [y for x, p in callers for y in _pick(x, p, by_path)]
-    if is_wrapper(launch):
+    if is_wrapper(launch) or launch.kernel is None:
         return picked
     if all(fixed(y) for y in picked) and all(_counts(x, len(_sites(x)) - len(path) - 1) for x, _ in callers):
         return picked

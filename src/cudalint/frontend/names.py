@@ -273,7 +273,8 @@ class Names(Typer):
         return Name(n.start_byte, n.end_byte, "this", type_)
 
     def template_name(self, n: Node) -> Expr:
-        return Name(n.start_byte, n.end_byte, self.text(n.children[0]), FUNCTION)
+        targs = [self.argument(c) for c in n.children[-1].named_children]
+        return Name(n.start_byte, n.end_byte, self.text(n.children[0]), FUNCTION, targs)
 
     def type_as_value(self, n: Node) -> Expr:
         return Name(n.start_byte, n.end_byte, self.text(n), Unknown(f"'{self.text(n)}' is a type"))

@@ -80,12 +80,17 @@ class Ref(Expr):
 
 
 class Name(Expr):
-    """A name that nothing in the unit declares, as written (``foo``, ``ns::bar``); type Unknown."""
+    """A name that nothing in the unit declares, or a function's, as written (``foo``, ``ns::bar``); type Unknown.
 
-    __slots__ = ("name",)
+    ``targs`` are the template arguments of a function's name (``k<4>``).
+    """
 
-    def __init__(self, start: int, end: int, name: str, type_: Type | None = None) -> None:
-        self.start, self.end, self.name = start, end, name
+    __slots__ = ("name", "targs")
+
+    def __init__(
+        self, start: int, end: int, name: str, type_: Type | None = None, targs: list[Type | Expr] | None = None
+    ) -> None:
+        self.start, self.end, self.name, self.targs = start, end, name, targs or []
         self.type = type_ or Unknown(f"'{name}' is not declared in the project")
 
 

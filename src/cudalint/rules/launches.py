@@ -16,7 +16,7 @@ from cudalint.rules import support
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from cudalint.facts.events import Guard, LaunchEvent
+    from cudalint.facts.events import Guard, Induction, LaunchEvent
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.rules.support import Place
@@ -57,7 +57,16 @@ def is_size(leaf: Term) -> bool:
     info = leaf.data
     if info.kind == "call" and info.name.endswith("()"):
         return False
-    return info.kind in _SIZES and info.level < t.UNKNOWN
+    return (info.kind in _SIZES or info.kind == "exit" and _accumulated(info.data)) and info.level < t.UNKNOWN
+
+
+def _accumulated(induction: Induction) -> bool:
+    """Whether a loop multiplies or adds up sizes: ``for (…) n *= dims[i]``; not one that doubles or halves."""
+    following = induction.next
+    if following is None or induction.step is not None or following.op not in ("mul", "add"):
+        return False
+    others = [x for x in following.args if induction.term not in t.leaves(x)]
+    return len(others) == 1 and any(x.data.kind in _SIZES for x in t.leaves(others[0]))
 
 
 def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Term]) -> bool:
@@ -105,6 +114,10 @@ def smallest(
     """
     conditions = [c for c in launch.conditions if not t.leaves(c).isdisjoint(leaves)]
     inner, kept = set(block_leaves), set(ones)
+    # `block(K / 4)`: K is a size as any other, and its remainders are what matters.
+    divided = {
+        x for term in launch.block or () for part in parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])
+    }
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
     usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
     ascending = sorted({1, 2, 3, *usual, *(v for v in tries if v <= limit)})
@@ -118,7 +131,7 @@ def smallest(
             choices.append([fixed])
         elif info.name == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
-        elif leaf in inner and number:
+        elif leaf in inner and number and leaf not in divided:
             choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
         else:
             choices.append([v for v in ascending if info.lo <= v <= info.hi])
