@@ -186,6 +186,12 @@ def _is_floored(
         divided = launches.written_division(launch)
     if not divided:
         return False
+    # A floored block loses its remainder once a block.
+    every_block = any(
+        part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
+        for dimension in launch.block or ()
+        for part in launches.parts(dimension)
+    )
     # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
     for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009):
         big = {x: (large if x in sizes else v) for x, v in env.items()}
@@ -194,16 +200,18 @@ def _is_floored(
         case = kernels.case(launch, big)
         if case is None or not case.possible or any(case.size(c) > _MOST for c in group):
             continue
-        return _within_share(case, group)
+        return _within_share(case, group, every_block)
     case = kernels.case(launch, env)
-    return case is not None and _within_share(case, group)
+    return case is not None and _within_share(case, group, every_block)
 
 
-def _within_share(case: Case, group: list[Coordinate]) -> bool:
+def _within_share(case: Case, group: list[Coordinate], every_block: bool) -> bool:
+    """Whether what is lost is less than one block's share (one a block where every block is short)."""
+    blocks = case.grid[0] * case.grid[1] * case.grid[2] if every_block else 1
     try:
         for item in group:
             share = max(case.peak(item.share), case.peak(item.pitch), 1)
-            if case.size(item) - case.reach(item) >= share:
+            if case.size(item) - case.reach(item) >= share * blocks:
                 return False
     except t.Undefined:
         return True
