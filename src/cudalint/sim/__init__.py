@@ -23,6 +23,6 @@ from cudalint.sim.observe import (
 from cudalint.sim.run import Launch, refusal, run
 
 __all__ = [
-    "Absent", "Arrivals", "Buffer", "BufferState", "Divergent", "Launch", "Misaligned", "Observation", "Outside", "Race",
-    "Site", "Thread", "Uninitialised", "Wrap", "refusal", "run",
+    "Absent", "Arrivals", "Buffer", "BufferState", "Divergent", "Launch", "Misaligned", "Observation", "Outside",
+    "Race", "Site", "Thread", "Uninitialised", "Wrap", "refusal", "run",
 ]  # fmt: skip

@@ -230,7 +230,8 @@ def _clamp(code: Calls, node: ir.Call, _name: str) -> Eval:
 # Integer intrinsics.
 
 
-def _popc(x: Any) -> Any:
+def popcount(x: Any) -> Any:
+    """The bits set in an unsigned integer, as int32."""
     x = np.asarray(x).astype(np.uint64)
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -243,7 +244,7 @@ def _clz(bits: int) -> Callable[[Any], Any]:
         x = np.asarray(x).astype(np.uint64)
         for step in (1, 2, 4, 8, 16, 32):
             x = x | (x >> np.uint64(step))
-        return (np.int32(bits) - _popc(x)).astype(np.int32)[()]
+        return (np.int32(bits) - popcount(x)).astype(np.int32)[()]
 
     return run
 
@@ -251,7 +252,7 @@ def _clz(bits: int) -> Callable[[Any], Any]:
 def _ffs(x: Any) -> Any:
     x = np.asarray(x).astype(np.uint64)
     lowest = x & (~x + np.uint64(1))
-    return np.where(x == 0, 0, _popc(lowest - np.uint64(1)) + 1).astype(np.int32)[()]
+    return np.where(x == 0, 0, popcount(lowest - np.uint64(1)) + 1).astype(np.int32)[()]
 
 
 def _brev(bits: int) -> Callable[[Any], Any]:
@@ -333,7 +334,7 @@ def _reinterpret(source: Type, target: Type) -> Any:
     def handler(code: Calls, node: ir.Call, _name: str) -> Eval:
         value = code.converted(node.args[0], source)
         dtype = v.DTYPES[target]
-        return lambda f: np.asarray(value(f)).view(dtype)[()] if type(value) is None else _view(value(f), dtype)
+        return lambda f: _view(value(f), dtype)
 
     return handler
 
@@ -757,6 +758,7 @@ def _formatted(text: str, items: list[Any]) -> str:
 
     def one(match: re.Match[str]) -> str:
         flags, width, precision, kind = match.groups()
+
         if kind == "%":
             return "%"
         if width == "*" and left:
@@ -767,21 +769,22 @@ def _formatted(text: str, items: list[Any]) -> str:
         spec = "%" + (flags or "") + (width or "") + (f".{precision}" if precision else "")
         try:
             if kind in "diu":
-                return (spec + "d") % int(item)
+                return (spec + "d") % (int(item),)
             if kind in "oxX":
                 value = int(item)
                 return (spec + kind) % (value if value >= 0 else value + (1 << (8 * item.dtype.itemsize)))
             if kind == "c":
                 return (spec + "c") % chr(int(item) & 0xFF)
             if kind == "s":
-                return (spec + "s") % item
+                return str(spec + "s") % (item,)
             if kind == "p":
                 return hex(int(item))
             return (spec + ("e" if kind in "aA" else kind)) % float(item)
         except (TypeError, ValueError, OverflowError):
             return str(item)
 
-    return _FORMAT.sub(one, text)
+    result: str = _FORMAT.sub(one, text)
+    return result
 
 
 _HANDLERS: dict[str, Any] = {
@@ -789,7 +792,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(("min", "max", "umin", "umax", "llmin", "llmax", "ullmin", "ullmax"), _extremum),
     **dict.fromkeys(("abs", "labs", "llabs"), _abs),
     "clamp": _clamp, "swap": _swap, "forward": _same, "move": _same, "ref": _same, "__builtin_expect": _same,
-    "__builtin_assume_aligned": _same, "__popc": _typed(_popc, U32, I32), "__popcll": _typed(_popc, U64, I32),
+    "__builtin_assume_aligned": _same, "__popc": _typed(popcount, U32, I32), "__popcll": _typed(popcount, U64, I32),
     "__clz": _typed(_clz(32), U32, I32), "__clzll": _typed(_clz(64), U64, I32), "__ffs": _typed(_ffs, U32, I32),
     "__ffsll": _typed(_ffs, U64, I32), "__brev": _typed(_brev(32), U32), "__brevll": _typed(_brev(64), U64),
     "__mulhi": _typed(_mulhi, I32), "__umulhi": _typed(_mulhi, U32), "__umul64hi": _typed(_umul64hi, U64),
@@ -812,7 +815,8 @@ _HANDLERS: dict[str, Any] = {
     "__half_as_short": _reinterpret(F16, I16), "__half_as_ushort": _reinterpret(F16, U16),
     "__short_as_half": _reinterpret(I16, F16), "__ushort_as_half": _reinterpret(U16, F16),
     "__half2float": _to(F32), "__bfloat162float": _to(F32), "__float2half": _to(F16), "__float2half_rn": _to(F16),
-    "__double2half": _to(F16), "__int2half_rn": _to(F16), "__float2bfloat16": _to(BF16), "__float2bfloat16_rn": _to(BF16),
+    "__double2half": _to(F16), "__int2half_rn": _to(F16), "__float2bfloat16": _to(BF16),
+    "__float2bfloat16_rn": _to(BF16),
     "__int2float_rn": _to(F32), "__int2float_rz": _to(F32), "__uint2float_rn": _to(F32), "__uint2float_rz": _to(F32),
     "__ll2float_rn": _to(F32), "__ull2float_rn": _to(F32), "__int2double_rn": _to(F64), "__uint2double_rn": _to(F64),
     "__double2float_rn": _to(F32), "__ll2double_rn": _to(F64),
@@ -850,18 +854,19 @@ for _name in ("add", "sub", "mul", "fma", "neg", "abs", "max", "min"):
 _HANDLERS["__h2div"] = _HANDLERS["__hdiv"]
 for _source in ("float", "double", "half", "bfloat16"):
     for _target, _type in (
-        ("int", I32), ("uint", U32), ("ll", I64), ("ull", U64), ("short", I16), ("ushort", U16), ("char", I8), ("uchar", U8),
+        ("int", I32), ("uint", U32), ("ll", I64), ("ull", U64), ("short", I16), ("ushort", U16), ("char", I8),
+        ("uchar", U8),
     ):  # fmt: skip
         for _mode in ("rn", "rz", "ru", "rd"):
             _HANDLERS[f"__{_source}2{_target}_{_mode}"] = _rounded(_type, _mode)
-for _prefix, _type in (("f", F32), ("d", F64)):
+for _prefix, _real_type in (("f", F32), ("d", F64)):
     for _mode in ("rn", "rz", "ru", "rd"):
         for _name, _function in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide),
                                  ("sqrt", np.sqrt), ("rcp", lambda x: x.dtype.type(1) / x)):  # fmt: skip
             # Rounding other than to nearest is not modelled: the last bit may differ.
             if _mode == "rn":
-                _HANDLERS[f"__{_prefix}{_name}_{_mode}"] = _typed(_function, _type)
-        _HANDLERS[f"__fma{'f' if _prefix == 'f' else ''}_rn"] = _typed(_REAL["fma"], _type)
+                _HANDLERS[f"__{_prefix}{_name}_{_mode}"] = _typed(_function, _real_type)
+        _HANDLERS[f"__fma{'f' if _prefix == 'f' else ''}_rn"] = _typed(_REAL["fma"], _real_type)
 for _name in ("exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan", "pow", "fdivide", "saturate"):
     _HANDLERS[f"__{_name}f"] = (lambda g: lambda code, node, name: _apply(code, node, g, F32))(_REAL[_name])
 _HANDLERS["__frsqrt_rn"] = _typed(_REAL["rsqrt"], F32)

@@ -235,11 +235,12 @@ class Calls(Expressions):
             return None
         name = decl.qualname.rpartition("::")[2]
         candidates = [
-            f for f in decl.declarations.functions_by_name.get(name, ()) if f.qualname == f"{decl.qualname}::{name}" and f.has_body
+            f for f in decl.declarations.functions_by_name.get(name, ())
+            if f.qualname == f"{decl.qualname}::{name}" and f.has_body
         ]  # fmt: skip
         if not candidates:
             return None
-        fitting = []
+        fitting: list[tuple[int, int, ir.FunctionDecl, dict[str, Type | int]]] = []
         for candidate in candidates:
             bindings = bindings_of(candidate, [], args, type_)
             found = signature(candidate, bindings or None)

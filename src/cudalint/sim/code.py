@@ -115,9 +115,7 @@ class Code(Calls):
         if node.init is None and isinstance(type_, Struct):
             constructor = self.constructor(type_, [], node)
             if constructor is not None:
-                made = constructor
-                site = self.site(node)
-                fill = lambda f, where: MemoryPlace(where, type_).store(f, made(f), site)
+                fill = self.built(constructor, type_, self.site(node))
 
         def run(f: Frame) -> None:
             obj = f.local(var, size)
@@ -133,6 +131,10 @@ class Code(Calls):
                 fill(f, (obj.base, ZERO, 1))
 
         return run
+
+    @staticmethod
+    def built(value: Callable[[Frame], Any], type_: Any, site: Any) -> Callable[[Frame, Any], None]:
+        return lambda f, where: MemoryPlace(where, type_).store(f, value(f), site)
 
     def fill(self, init: ir.Expr, type_: Any) -> Callable[[Frame, Any], None]:
         """Stores an initialiser into memory; what it does not name is zero."""

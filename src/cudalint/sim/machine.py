@@ -171,7 +171,7 @@ class Machine:
                         int(arrived[number]),
                         int(living[number]),
                         site,
-                    )  # fmt: skip
+                    )
                 )
             blocks = np.flatnonzero(arrived > 0)
         else:

@@ -430,7 +430,8 @@ class Memory:
         raise Stop("fault", f"an access through a pointer to {name}")
 
     def _object(
-        self, f: Frame, obj: Object, start: int, index: Any, unit: int, dtype: np.dtype[Any], site: Site, value: Any, kind: str
+        self, f: Frame, obj: Object, start: int, index: Any, unit: int, dtype: np.dtype[Any], site: Site, value: Any,
+        kind: str,
     ) -> Any:  # fmt: skip
         size = dtype.itemsize
         if unit % size == 0 and start % size == 0:
@@ -537,8 +538,8 @@ class Memory:
         return result
 
     def _page(
-        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site, value: Any,
-        kind: str,
+        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site,
+        value: Any, kind: str,
     ) -> Any:  # fmt: skip
         view = page.view(dtype)
         machine = self.machine
@@ -553,7 +554,8 @@ class Memory:
                 machine.changed = bool(np.any(view[element] != value))
             if watched:
                 self._race_write(f, obj, page, number, element, dtype, site, value, view)
-            view[element] = value
+            # Several lanes at one place: the last one's value stays.
+            view[element] = value if type(element) is np.ndarray or type(value) is not np.ndarray else value[-1]
             self._note_write(f, obj, page, element, dtype, False)
             return None
         # An atomic: ``value`` is the function that does it.
@@ -652,7 +654,8 @@ class Memory:
         return [index // (granule // size)]
 
     def _note_read(
-        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site, watched: bool
+        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site,
+        watched: bool,
     ) -> None:  # fmt: skip
         size = dtype.itemsize
         if page.known is not None and type(element) is not np.ndarray and size == obj.granule and not watched:
@@ -677,8 +680,8 @@ class Memory:
             )
 
     def _race_write(
-        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site, value: Any,
-        view: Any,
+        self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site,
+        value: Any, view: Any,
     ) -> None:  # fmt: skip
         size = dtype.itemsize
         if size < obj.granule:

@@ -46,9 +46,10 @@ class Site:
 
 
 class Outside(NamedTuple):
-    """An access outside of a buffer. ``element`` is in elements of the buffer; ``kind`` is ``load``, ``store`` or ``atomic``.
+    """An access outside of a buffer, at ``element`` (in elements of the buffer).
 
-    ``dimension`` is true where only one dimension of an array of arrays was left, not the whole array.
+    ``kind`` is ``load``, ``store``, ``atomic`` or ``index``. ``dimension`` is true where only one
+    dimension of an array of arrays was left, not the whole array.
     """
 
     buffer: str

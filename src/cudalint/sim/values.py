@@ -40,7 +40,7 @@ Value = Any
 Lanes = "np.ndarray[Any, Any]"
 
 
-class Unsupported(Exception):  # no error of this program
+class Unsupported(Exception):
     """Something the simulator does not model. ``site`` is filled in where it is caught first."""
 
     def __init__(self, what: str) -> None:
@@ -49,7 +49,7 @@ class Unsupported(Exception):  # no error of this program
         self.line: int | None = None
 
 
-class Stop(Exception):  # no error of this program
+class Stop(Exception):
     """The kernel ends here: ``end`` is ``no-end``, ``fault`` or ``trap``, ``reason`` says why in words."""
 
     def __init__(self, end: str, reason: str) -> None:
@@ -167,8 +167,8 @@ def merge(old: Value, new: Value, index: Any, lanes: int) -> Value:
         before = old if type(old) is dict else {}
         return {**before, **{name: merge(before.get(name), field, index, lanes) for name, field in new.items()}}
     if kind is list:
-        before = old if type(old) is list and len(old) == len(new) else [None] * len(new)
-        return [merge(a, b, index, lanes) for a, b in zip(before, new)]
+        items = old if type(old) is list and len(old) == len(new) else [None] * len(new)
+        return [merge(a, b, index, lanes) for a, b in zip(items, new)]
     if kind is not np.ndarray and not isinstance(new, np.generic):
         if hasattr(new, "merge"):
             return new.merge(old, index, lanes)

@@ -13,6 +13,8 @@ from cudalint.sim import values as v
 from cudalint.sim.values import Unsupported, convert, merge, spread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cudalint.sim.calls import Calls
     from cudalint.sim.expressions import Eval
     from cudalint.sim.frame import Frame
@@ -41,10 +43,10 @@ class Warps:
 
 
 def warps_of(f: Frame) -> Warps:
-    found = f.cache.get("warps")
+    found: Warps | None = f.cache.get("warps")
     if found is None:
         found = f.cache["warps"] = Warps(f)
-    return found  # type: ignore[no-any-return]  # a Warps
+    return found
 
 
 def check_mask(f: Frame, mask: Any, name: str, site: Site) -> None:
@@ -197,7 +199,8 @@ def _match(code: Calls, node: ir.Call, name: str) -> Eval:
 
 
 _REDUCE: dict[str, Any] = {
-    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }  # fmt: skip
 
 
@@ -382,42 +385,48 @@ def _property(f: Frame, g: Group, name: str) -> Any:
     machine = f.machine
     threads = machine.threads_per_block
     blocks = machine.grid[0] * machine.grid[1] * machine.grid[2]
+    table: dict[str, Callable[[], Any]]
     if g.kind == "grid":
-        return {
+        table = {
             "thread_rank": lambda: f.threads().astype(np.uint64), "size": lambda: np.uint64(blocks * threads),
             "num_threads": lambda: np.uint64(blocks * threads), "is_valid": lambda: np.True_,
             "block_rank": lambda: (f.threads() // threads).astype(np.uint64), "num_blocks": lambda: np.uint64(blocks),
             "group_dim": lambda: {a: np.uint32(e) for a, e in zip("xyz", machine.grid)},
             "dim_blocks": lambda: {a: np.uint32(e) for a, e in zip("xyz", machine.grid)},
-        }.get(name, _none)()  # fmt: skip
-    if g.kind == "block":
-        return {
+        }  # fmt: skip
+    elif g.kind == "block":
+        table = {
             "thread_rank": lambda: f.special("tid").astype(np.uint32), "size": lambda: np.uint32(threads),
             "num_threads": lambda: np.uint32(threads),
             "thread_index": lambda: {a: f.special("t" + a) for a in "xyz"},
             "group_index": lambda: {a: f.special("b" + a) for a in "xyz"},
             "group_dim": lambda: {a: np.uint32(e) for a, e in zip("xyz", machine.block)},
             "dim_threads": lambda: {a: np.uint32(e) for a, e in zip("xyz", machine.block)},
-        }.get(name, _none)()  # fmt: skip
-    rank = f.special("tid")
-    if g.kind == "tile":
-        return {
+        }  # fmt: skip
+    elif g.kind == "tile":
+        rank = f.special("tid")
+        table = {
             "thread_rank": lambda: (rank % g.size).astype(np.uint32), "size": lambda: np.uint32(g.size),
             "num_threads": lambda: np.uint32(g.size), "meta_group_rank": lambda: (rank // g.size).astype(np.uint32),
             "meta_group_size": lambda: np.uint32(-(-threads // g.size)),
-        }.get(name, _none)()  # fmt: skip
-    from cudalint.sim.builtins import _popc
+        }  # fmt: skip
+    else:
+        table = _of_lanes(f, g)
+    found = table.get(name)
+    return found() if found is not None else None
 
-    below = (np.uint32(1) << (rank % 32).astype(np.uint32)) - np.uint32(1)
+
+def _of_lanes(f: Frame, g: Group) -> dict[str, Callable[[], Any]]:
+    from cudalint.sim.builtins import popcount
+
+    below = (np.uint32(1) << (f.special("tid") % 32).astype(np.uint32)) - np.uint32(1)
+
+    def size() -> Any:
+        return spread(popcount(g.mask), f.n).astype(np.uint32)
+
     return {
-        "thread_rank": lambda: spread(_popc(g.mask & below), f.n).astype(np.uint32),
-        "size": lambda: spread(_popc(g.mask), f.n).astype(np.uint32),
-        "num_threads": lambda: spread(_popc(g.mask), f.n).astype(np.uint32),
-    }.get(name, _none)()
-
-
-def _none() -> Any:
-    return None
+        "thread_rank": lambda: spread(popcount(g.mask & below), f.n).astype(np.uint32), "size": size, "num_threads": size,
+    }  # fmt: skip
 
 
 def _collective(f: Frame, g: Group, name: str, args: list[Any], site: Site) -> Any:
@@ -457,12 +466,12 @@ def _collective(f: Frame, g: Group, name: str, args: list[Any], site: Site) -> A
 
 def _ranked(f: Frame, w: Warps, mask: Any, kind: str, value: Any, operand: Any, label: str, site: Site) -> Any:
     """A shuffle within a coalesced group: by rank among its lanes."""
-    from cudalint.sim.builtins import _popc
+    from cudalint.sim.builtins import popcount
 
     mask = spread(mask, f.n)
     operand = spread(operand, f.n).astype(np.int64)
-    rank = spread(_popc(mask & ((np.uint32(1) << w.lane.astype(np.uint32)) - np.uint32(1))), f.n).astype(np.int64)
-    size = spread(_popc(mask), f.n).astype(np.int64)
+    rank = spread(popcount(mask & ((np.uint32(1) << w.lane.astype(np.uint32)) - np.uint32(1))), f.n).astype(np.int64)
+    size = spread(popcount(mask), f.n).astype(np.int64)
     wanted = {
         "index": operand % np.maximum(size, 1),
         "up": rank - operand,
