@@ -313,7 +313,8 @@ _GROUP_METHODS: dict[str, Type] = {
 }  # fmt: skip
 _CONTAINER_METHODS: dict[str, Type] = {
     "size": U64, "length": U64, "capacity": U64, "max_size": U64, "count": U64, "empty": BOOL,
-    "push_back": VOID, "resize": VOID, "reserve": VOID, "clear": VOID, "assign": VOID, "emplace_back": VOID, "pop_back": VOID,
+    "push_back": VOID, "resize": VOID, "reserve": VOID, "clear": VOID, "assign": VOID, "emplace_back": VOID,
+    "pop_back": VOID,
 }  # fmt: skip
 _TENSOR_METHODS: dict[str, Type] = {
     "size": I64, "numel": I64, "dim": I64, "stride": I64, "ndimension": I64, "is_contiguous": BOOL, "is_cuda": BOOL,

@@ -113,6 +113,7 @@ _OPEN = frozenset({
     "a structured binding", "a call through a pointer", "arithmetic on a class type", "an overloaded operator()",
     "auto without an initialiser",
 })  # fmt: skip
+_OF_CLASS = ("member '", "method '", "element of", "a call of a value", "arithmetic")
 _QUOTED = re.compile(r"'([^'<]*)")
 
 
@@ -127,7 +128,7 @@ def hopeful(expr: Expr) -> bool:
     base = expr.base if isinstance(expr, (Member, Index)) else None
     if isinstance(expr, Call):
         base = expr.receiver or expr.callee
-    if base is None or not isinstance(base.type, Struct):
+    if base is None or not isinstance(base.type, Struct) or not type_.why.startswith(_OF_CLASS):
         return False
     return base.type.key is not None or base.type.name.partition("<")[0].rpartition("::")[2] in known_names()
 
