@@ -59,6 +59,29 @@ def _parser() -> _Parser:
     files.add_argument("--jobs", type=_jobs, metavar="N", help="processes (default: one a core for many files)")
     files.add_argument("--no-cache", action="store_true", help=argparse.SUPPRESS)
 
+    check.add_argument("--confirm", action="store_true", help="run an experiment for each finding (see confirm)")
+
+    confirm = commands.add_parser(
+        "confirm", help="prove findings: run their kernels in the simulator", allow_abbrev=False,
+        description="Check, then run an experiment for each finding. Exit code as check.",
+    )  # fmt: skip
+    confirm.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
+    confirm.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
+    confirm.add_argument("--extend-select", type=_codes, action="extend", metavar="RULES", help="these too", default=[])
+    confirm.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
+    confirm.add_argument("--as", dest="code", metavar="CODE", help="run this rule's experiment, finding or not")
+    confirm.add_argument("--kernel", metavar="K", help="with --as: on this kernel only")
+    confirm.add_argument("--sizes", type=_numbers, metavar="N,...", default=(), help="the sizes to run, instead")
+    confirm.add_argument("--block", type=_jobs, metavar="T", help="threads of a block, instead")
+    confirm.add_argument("--timeout", type=_jobs, metavar="SECONDS", default=20, help="for one experiment (20)")
+    confirm.add_argument("--only-confirmed", action="store_true", help="report only what was confirmed")
+    confirm.add_argument("--backend", choices=("auto", "sim"), default="auto", help=argparse.SUPPRESS)
+    confirm.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
+    confirm.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
+    confirm.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    confirm.add_argument("--isolated", action="store_true", help="use no configuration file")
+    confirm.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
+
     rule = commands.add_parser("rule", help="explain a rule", allow_abbrev=False, description="Print a rule's page.")
     rule.add_argument("rule", metavar="CODE|NAME")
     commands.add_parser("rules", help="list the rules", allow_abbrev=False, description="List the rules.")
@@ -77,13 +100,20 @@ def _jobs(text: str) -> int:
     return int(text)
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"'{text}' are no sizes")
+    return tuple(int(word) for word in words)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         options = _parser().parse_args(arguments)
-        code = {"check": _check, "rule": _rule, "rules": _rules, "debug": _debug}[options.command](options)
+        code = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}[options.command](options)
         sys.stdout.flush()
         return code
     except UsageError as error:
@@ -137,10 +167,23 @@ def _check(options: argparse.Namespace) -> int:
         baseline.write(options.write_baseline, result.findings, _report(result).relative)
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
         return 2 if result.problems else 0
+    if options.confirm:
+        from cudalint.confirm.command import proved
+        from cudalint.confirm.runner import Limits
+
+        result = proved(result, Limits())[0]
     _print(options, result)
     if result.problems:
         return 2
     return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _confirm(options: argparse.Namespace) -> int:
+    try:
+        from cudalint.confirm.command import run
+    except ImportError as fault:
+        raise UsageError(f"confirm needs NumPy ({fault}): pip install numpy") from fault
+    return run(options)
 
 
 def _report(result: Result, *, colour: bool = False) -> Report:

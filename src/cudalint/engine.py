@@ -50,6 +50,7 @@ class Options(NamedTuple):
 class Result(NamedTuple):
     """``problems`` are lines for stderr that make the run fail (exit 2); ``held_back`` counts findings that a
     suppression or the baseline keeps from the report; ``source`` gives a file's text (UTF-8) as it was checked.
+    ``worker`` and ``targets`` are what checked which files, for whoever has more to ask about them.
     """
 
     findings: list[Finding]
@@ -60,6 +61,8 @@ class Result(NamedTuple):
     seconds: float
     held_back: int
     source: Callable[[str], bytes]
+    worker: Worker
+    targets: Sequence[Target]
 
 
 class Placed(NamedTuple):
@@ -128,7 +131,7 @@ def check(paths: Sequence[str], options: Options) -> Result:
     final = [_one(group) for group in groups.values() if accepted.isdisjoint(p.finding.fingerprint for p in group)]
     return Result(
         final, problems, len(targets), excluded, lines, time.perf_counter() - began,
-        len(suppressed) + len(groups) - len(final), source.__getitem__,
+        len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets,
     )  # fmt: skip
 
 
@@ -227,7 +230,7 @@ class Worker:
                 def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
                     for draft in run(unit):
                         if draft.code in (selection.codes if draft.form is None else selection.forms):
-                            found.findings.append(_place(draft, target.settings))
+                            found.findings.append(place(draft, target.settings))
 
                 self._guard(target, f"in {each.name}", found, drafts)
 
@@ -267,7 +270,7 @@ class Worker:
         return not settings.ignored(path, pages()[finding.code])
 
 
-def _place(draft: Draft, settings: Settings) -> Placed:
+def place(draft: Draft, settings: Settings) -> Placed:
     """The draft where the user sees it, under its page's name."""
     page = pages()[draft.code]
     function = draft.function

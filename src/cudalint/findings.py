@@ -56,12 +56,45 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...]
 
 
+class Prediction(NamedTuple):
+    """What was said before anything ran: in ``words``, at ``sizes``, with the ``first`` wrong index if it was named;
+    ``held`` tells whether the run showed just that."""
+
+    words: str
+    sizes: Mapping[str, int]
+    first: int | None
+    held: bool
+
+
+class Case(NamedTuple):
+    """One run of an experiment: ``result`` is ok, wrong@index, refused, hang, inconclusive or not launched."""
+
+    sizes: Mapping[str, int]
+    launch: str
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int] | None
+    result: str
+    note: str | None
+
+
 class Evidence(NamedTuple):
-    """How well a finding is proved: ``grade`` static, simulated or measured; ``verdict`` as in the README."""
+    """How well a finding is proved: ``grade`` static, simulated or measured; ``verdict`` as in the README.
+
+    After an experiment: the smallest failing case (``sizes``, ``grid``, ``block``), its ``symptom``, the
+    ``first_wrong`` index and up to ten ``wrong`` ones, the ``prediction``, and all ``cases`` that were run.
+    """
 
     grade: Literal["static", "simulated", "measured"] = "static"
     verdict: Literal["not-run", "confirmed", "not-reproduced", "inconclusive"] = "not-run"
     reason: str | None = None
+    sizes: Mapping[str, int] | None = None
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    symptom: str | None = None
+    first_wrong: int | None = None
+    wrong: tuple[Mapping[str, Any], ...] = ()
+    prediction: Prediction | None = None
+    cases: tuple[Case, ...] = ()
 
 
 class Finding(NamedTuple):
@@ -92,6 +125,20 @@ def _span_json(span: Span, relative: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def evidence_json(evidence: Evidence) -> dict[str, Any]:
+    """The evidence as documented: three fields before ``confirm``, all of them after it."""
+    shown = {"grade": evidence.grade, "verdict": evidence.verdict, "reason": evidence.reason}
+    if evidence.grade == "static":
+        return shown
+    return {
+        **shown, "sizes": evidence.sizes and dict(evidence.sizes),
+        "grid": evidence.grid and list(evidence.grid), "block": evidence.block and list(evidence.block),
+        "symptom": evidence.symptom, "first_wrong": evidence.first_wrong, "wrong": [dict(w) for w in evidence.wrong],
+        "prediction": evidence.prediction and evidence.prediction._asdict(),
+        "cases": [case._asdict() for case in evidence.cases],
+    }  # fmt: skip
+
+
 def to_json(finding: Finding, relative: Any) -> dict[str, Any]:
     """The finding as the documented JSON object; ``relative`` turns an absolute path into the printed one."""
     witness, fix = finding.witness, finding.fix
@@ -110,5 +157,5 @@ def to_json(finding: Finding, relative: Any) -> dict[str, Any]:
             "applicability": fix.applicability, "title": fix.title,
             "edits": [{**_span_json(e.span, relative), "text": e.text} for e in fix.edits],
         },
-        "evidence": finding.evidence._asdict(), "fingerprint": finding.fingerprint,
+        "evidence": evidence_json(finding.evidence), "fingerprint": finding.fingerprint,
     }  # fmt: skip

@@ -48,6 +48,9 @@ def _finding(f: Finding, report: Report, split: dict[str, list[bytes]]) -> Itera
         yield f"{margin} {sign} {visible(f'{place}: {related.message}')}\n"
     if f.witness is not None:
         yield f"{margin} {sign} witness: {visible(witness_text(f.witness))}\n"
+    if f.evidence.verdict != "not-run" or f.evidence.reason:
+        reason = f": {f.evidence.reason}" if f.evidence.reason else ""
+        yield f"{margin} {sign} {f.evidence.verdict}{visible(reason)}\n"
     if f.help:
         yield f"{margin} {sign} help: {visible(f.help)}\n"
     yield f"{margin} {sign} see: {f.url}\n\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cudalint import __version__
+from cudalint.findings import evidence_json
 from cudalint.report import witness_text
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _result(f: Finding, index: int, report: Report) -> dict[str, Any]:
         "message": {"text": "\n".join(line for line in lines if line)},
         "locations": [location],
         "partialFingerprints": {"cudalint/v1": f.fingerprint},
-        "properties": {"form": f.form, "evidence": f.evidence._asdict()},
+        "properties": {"form": f.form, "evidence": evidence_json(f.evidence)},
     }
     if f.related:
         result["relatedLocations"] = [

@@ -17,6 +17,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Poly, Term
@@ -345,3 +346,17 @@ def _draft(launch: Launch, found: Short) -> Draft:
         Witness(launches.named(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
     )  # fmt: skip
+
+
+# --- the experiment -----------------------------------------------------------------------------
+
+
+def experiment_cl202(bench: Bench) -> Plan:
+    """Elements that the same kernel writes on a grid that covers, and not on this one."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    trials = bench.trials(*bench.totals())
+    return Plan(trials, oracle.coverage, bench.covering, first="first element without a thread")
+
+
+experiment_cl203 = experiment_cl202

@@ -18,6 +18,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access
     from cudalint.facts.kernels import Case
     from cudalint.facts.model import Kernel, Launch
@@ -232,3 +233,10 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
         ),
         ((event.fn.file, start, end, f"{kernel.decl.name} is launched here"), *support.calls(access)),
     )  # fmt: skip
+
+
+def experiment_cl209(bench: Bench) -> Plan:
+    """Accesses outside of buffers as large as the host allocates, or as the sizes that the grid divides."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    return Plan(bench.trials(), oracle.outside, first="index")

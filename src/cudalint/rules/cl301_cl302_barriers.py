@@ -14,6 +14,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Barrier, Event, Guard, ReturnEvent
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
@@ -236,3 +237,14 @@ def _header_end(guard: Guard) -> int:
     node = guard.node
     cond = getattr(node, "cond", None)
     return getattr(node, "header_end", None) or (cond.end if cond is not None else node.end)
+
+
+def experiment_cl301(bench: Bench) -> Plan:
+    """How often each thread of a block arrives at each barrier, by the kernel's own contract."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    alone = bench.alone()
+    return Plan(alone.trials(), oracle.arrivals, watch=frozenset(), bench=alone)
+
+
+experiment_cl302 = experiment_cl301

@@ -1,7 +1,8 @@
 """Finds the rules. A rule is a function ``check…`` in a module ``cl*.py`` of this package.
 
 Its only parameter's annotation names what it is asked about (``Kernel``, ``Launch``, ``HostFunction``,
-``Unit``); the module's ``CODES`` say which codes it may yield. Nothing else registers it.
+``Unit``); the module's ``CODES`` say which codes it may yield. Nothing else registers it. The
+experiment that shows a rule's fault is the function ``experiment_clxxx`` beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint import rules
 
@@ -56,6 +57,17 @@ def checks(codes: frozenset[str]) -> dict[str, tuple[Check, ...]]:
             if attribute.startswith("check") and getattr(value, "__module__", None) == module.__name__:
                 found.setdefault(_subject(value), []).append(Check(f"{name}.{attribute}", value))
     return {subject: tuple(each) for subject, each in found.items()}
+
+
+@cache
+def experiment(code: str) -> Callable[..., Any] | None:
+    """What makes the experiment of a rule from a :class:`~cudalint.confirm.experiment.Bench`; None for advice."""
+    for name, yields in _modules().items():
+        if code in yields:
+            module = import_module(f"{rules.__name__}.{name}")
+            found: Callable[..., Any] | None = getattr(module, f"experiment_{code.lower()}", None)
+            return found
+    return None
 
 
 def _subject(function: Callable[..., object]) -> str:

@@ -1,0 +1,139 @@
+"""``cudalint confirm`` and ``check --confirm``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from cudalint.confirm.runner import Limits, Proof, confirm, trial_of
+from cudalint.errors import UsageError, closest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from cudalint.engine import Result
+
+_PATIENCE = 2.0
+"""Seconds after which a run says what it is at."""
+
+
+def proved(result: Result, limits: Limits) -> tuple[Result, dict[Any, Proof]]:
+    """The findings of a check with their evidence."""
+    began = time.monotonic()
+
+    def progress(what: str) -> None:
+        if time.monotonic() - began > _PATIENCE and sys.stderr.isatty():
+            print(f"\x1b[2K\rconfirming {os.path.relpath(what)}", end="", file=sys.stderr, flush=True)
+
+    proofs = confirm(result, result.worker, result.targets, limits, progress)
+    if sys.stderr.isatty():
+        print("\x1b[2K\r", end="", file=sys.stderr)
+    findings = [f._replace(evidence=proofs[f.code, f.span].evidence) for f in result.findings]
+    return result._replace(findings=findings), proofs
+
+
+def run(options: argparse.Namespace) -> int:
+    """The command; returns the exit code."""
+    from cudalint.engine import Options, check
+    from cudalint.rules.pages import by_name, pages
+    from cudalint.select import Layer
+
+    if options.config and options.isolated:
+        raise UsageError("--config and --isolated exclude each other")
+    if options.kernel and not options.code:
+        raise UsageError("--kernel needs --as CODE")
+    limits = Limits(options.sizes, options.block, float(options.timeout))
+    if options.code is not None:
+        page = by_name().get(options.code) or by_name().get(options.code.upper())
+        if page is None:
+            raise UsageError(f"unknown rule '{options.code}'{closest(options.code, by_name())}")
+        return _as(options, page.code, limits)
+    select = None if options.select is None else tuple(options.select)
+    line = Layer("the command line", select, tuple(options.extend_select), tuple(options.ignore))
+    result = check(options.paths or ["."], Options(line, options.config, options.isolated))
+    for problem in result.problems:
+        print(f"cudalint: {problem}", file=sys.stderr)
+    if not result.files and not result.problems:
+        print(f"cudalint: no CUDA file to check in {' '.join(options.paths) or '.'}", file=sys.stderr)
+    result, _ = proved(result, limits)
+    if options.only_confirmed:
+        result = result._replace(findings=[f for f in result.findings if f.evidence.verdict == "confirmed"])
+    _print(options, result)
+    if result.problems:
+        return 2
+    assert pages
+    return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _print(options: argparse.Namespace, result: Result) -> None:
+    from cudalint.report import Report, json, verdicts
+
+    colour = _colour(options)
+    report = Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour)
+    _write(options, "".join((json if options.output_format == "json" else verdicts).render(report)))
+
+
+def _colour(options: argparse.Namespace) -> bool:
+    from cudalint.cli import _colour as wanted
+
+    return options.output_file is None and wanted()
+
+
+def _write(options: argparse.Namespace, text: str) -> None:
+    if options.output_file is None:
+        sys.stdout.write(text)
+    else:
+        from cudalint.baseline import write_text
+
+        write_text(options.output_file, text)
+
+
+def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
+    """``--as CODE``: the experiment of a rule on kernels, whatever the rule says of them."""
+    from cudalint.engine import Options, Worker
+    from cudalint.config import Configs
+    from cudalint.report import Report, verdicts
+    from cudalint.report.verdicts import Verdict
+    from cudalint.select import Layer
+    from cudalint.walk import walk
+
+    configs = Configs(Layer("the command line"), config=options.config, isolated=options.isolated)
+    targets, problems, _ = walk(options.paths or ["."], configs, force_exclude=False)
+    for problem in problems:
+        print(f"cudalint: {problem}", file=sys.stderr)
+    worker = Worker({}, None, frozenset(x.path for x in targets))
+    relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
+    kernels = list(trial_of(code, options.kernel, worker, targets, limits))
+    if options.kernel and not kernels:
+        raise UsageError(f"no kernel '{options.kernel}' in {' '.join(options.paths) or '.'}")
+    if options.only_confirmed:
+        kernels = [kept for found in kernels if (kept := [p for p in found if p.evidence.verdict == "confirmed"])]
+    if options.output_format == "json":
+        _write(options, _json([p for found in kernels for p in found], relative))
+    else:
+        shown = [
+            Verdict(
+                f"{relative(p.path)}:{p.line}: {code} on {p.kernel}", p.evidence,
+                [("", p.evidence.cases)],
+            )
+            for found in kernels for p in found
+        ]  # fmt: skip
+        _write(options, "".join(verdicts.tables(shown, colour=_colour(options))))
+    if problems:
+        return 2
+    return int(not options.exit_zero and any(p.evidence.verdict == "confirmed" for found in kernels for p in found))
+
+
+def _json(proofs: list[Proof], relative: Any) -> str:
+    import json
+
+    from cudalint.findings import evidence_json
+
+    rows = [
+        {"code": p.code, "kernel": p.kernel, "file": relative(p.path), "line": p.line,
+         "evidence": evidence_json(p.evidence)}
+        for p in proofs
+    ]  # fmt: skip
+    return json.dumps(rows, indent=2) + "\n"

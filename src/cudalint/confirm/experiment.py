@@ -1,0 +1,143 @@
+"""Experiments: which runs show a rule's fault in a kernel, and which oracle judges them.
+
+A rule's module makes them: ``experiment_clxxx(bench) -> Plan``, from a kernel and one launch of it (or
+none), never from a finding, so that a sound kernel can be put through it. What the rule itself says of
+that launch, before anything runs, is the prediction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from cudalint.confirm import oracle
+from cudalint.confirm.harness import Harness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cudalint.confirm.harness import Setup, Triple, Values
+    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.findings import Witness
+
+AS_LAUNCHED = "as launched"
+PRIME = 7
+_LARGE = 1 << 23
+MOST = 12
+"""Runs in an experiment, unless asked for more."""
+
+
+class Trial(NamedTuple):
+    """One run: sizes by name, and what replaces the launch's own dimensions. ``blocks`` are the linear numbers of
+    those to run, ``tail`` stands for the first and the last ones."""
+
+    sizes: Mapping[str, int]
+    grid: Triple | None = None
+    block: Triple | None = None
+    label: str = AS_LAUNCHED
+    blocks: Sequence[int] | Literal["all", "tail"] = "all"
+    loops: Literal["all", "ends"] = "all"
+
+
+class Plan(NamedTuple):
+    """``reference`` makes the launch to compare with; ``first`` names the witness's value that is the first wrong
+    index; ``refusal`` tells that a refused launch is the fault; ``host`` looks at the host's side of a case first,
+    and ends it where it finds the fault there."""
+
+    trials: Sequence[Trial]
+    oracle: Callable[[Run], Fault | None]
+    reference: Callable[[Setup], tuple[Triple, Triple]] | None = None
+    first: str | None = None
+    watch: frozenset[str] = frozenset({"writes"})
+    refusal: bool = False
+    host: Callable[[Values], Fault | None] | None = None
+    budget: int | None = None
+    bench: Bench | None = None
+    """Where it is to be run, if not on the bench it was asked for (the kernel by itself)."""
+
+
+class Bench:
+    """What a rule's experiment is built from. ``launch`` is None where the kernel is judged by itself."""
+
+    def __init__(self, code: str, kernel: Kernel, launch: Launch | None, witness: Witness | None) -> None:
+        self.code, self.kernel, self.launch, self.witness = code, kernel, launch, witness
+        self.harness = Harness(kernel, launch)
+
+    def alone(self) -> Bench:
+        """The kernel by itself, its own parameters as sizes."""
+        return self if self.launch is None else Bench(self.code, self.kernel, None, self.witness)
+
+    @property
+    def main(self) -> str | None:
+        """The size that is varied first."""
+        return self.harness.sizes[0].data.name if self.harness.sizes else None
+
+    def threads(self) -> int:
+        """Threads of a block, along the first axis where it has several."""
+        block = self.harness.block()
+        if self.launch is not None:
+            found = self.harness.dimensions(self.harness.assignment(self._all(611)))
+            block = found[1] if found is not None else block
+        return max(1, block[0])
+
+    def _all(self, value: int, others: int | None = None) -> dict[str, int]:
+        result = {}
+        for number, leaf in enumerate(self.harness.sizes):
+            chosen = value if number == 0 or others is None else others
+            result[leaf.data.name] = max(leaf.data.lo, min(chosen, leaf.data.hi))
+        return result
+
+    def predicted(self) -> list[dict[str, int]]:
+        """The sizes of the witness, if the rule has one."""
+        return [dict(self.witness.sizes)] if self.witness is not None else []
+
+    def around(self, *more: int, zero: bool = False) -> list[dict[str, int]]:
+        """Sizes that tell: 1, t - 1, t, t + 1, a prime times t plus 1, ``more``, and those of the witness."""
+        if not self.harness.sizes:
+            return self.predicted() or [{}]
+        t = self.threads()
+        numbers = sorted({1, max(1, t - 1), t, t + 1, PRIME * t + 1, *more, *([0] if zero else [])})
+        others = None if len(self.harness.sizes) == 1 else 5
+        found = [self._all(n, others) for n in numbers]
+        if others is not None:
+            found += [self._all(n) for n in (t - 1, t + 1) if n > 0]
+        for sizes in self.predicted():
+            if sizes not in found:
+                found.append(sizes)
+        return found
+
+    def trials(self, *more: int, zero: bool = False, **how: Any) -> list[Trial]:
+        """A run at each of those sizes, the smallest first."""
+        found = sorted(self.around(*more, zero=zero), key=lambda s: tuple(s.values()) or (0,))
+        kept = found[:MOST]
+        return [Trial(s, **how) for s in [*kept, *(p for p in self.predicted() if p not in kept)]]
+
+    def totals(self) -> list[int]:
+        """T and T + 1, where the launch comes to T elements however large its size is."""
+        main = self.main
+        if main is None or self.launch is None:
+            return []
+        reached = set()
+        for n in (1 << 20, 1 << 21):
+            host = self.harness.assignment(self._all(n, None if len(self.harness.sizes) == 1 else 5))
+            found = self.harness.dimensions(host)
+            if found is None:
+                return []
+            reached.add(self.harness.reach({**self.harness.kernel_values(host)}, *found))
+        total = reached.pop()
+        return [total, total + 1] if not reached and total is not None and 0 < total <= _LARGE else []
+
+    def covering(self, setup: Setup) -> tuple[Triple, Triple]:
+        """A launch of the same blocks that comes to every element."""
+        grid = list(self.harness.cover(setup.values, setup.block, _positive(setup.grid)))
+        for at, axis in enumerate("xyz"):
+            if not any(axis in c.axes for c in self.kernel.layout.coordinates):
+                grid[at] = max(grid[at], self.harness.divided(at, setup.host))
+        return (grid[0], grid[1], grid[2]), setup.block
+
+
+def _positive(grid: Triple) -> Triple:
+    return max(1, grid[0]), max(1, grid[1]), max(1, grid[2])
+
+
+__all__ = ["AS_LAUNCHED", "Bench", "Plan", "Trial", "oracle"]

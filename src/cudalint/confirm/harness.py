@@ -1,0 +1,486 @@
+"""From a kernel and one of its launches to something that can be run: sizes, dimensions, buffers, scalars.
+
+A harness is made from facts alone: the parameters of the launch as terms over the host's sizes, the
+extents of buffers from their allocation where the host shows it, else from the kernel's tests and the
+sizes that the grid divides. Where no launch is visible the kernel's own parameters are the sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts import kernels, shapes
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.events import Pointer, Record, conjuncts
+from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.uniformity import expand
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
+from cudalint.rules import launches
+from cudalint.sim import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from cudalint.facts.events import Access, Obj
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Poly, Term
+
+Triple = tuple[int, int, int]
+Values = dict["Term", int]
+_ABOUT = re.compile(r"//\s*cudalint:\s*confirm\(([^)]*)\)")
+_SETTING = re.compile(r"(\w+)\s*=\s*([-+\w.]+)")
+#: What a scalar gets that is no size: small, odd, not one.
+_SMALL = 3
+_ELEMENTS = 1 << 12
+"""Extent of a buffer of which no fact tells how large it is."""
+_LARGEST = 1 << 40
+
+
+class Unready(Exception):
+    """The kernel cannot be given what it needs to run; the text says what."""
+
+
+class Setup(NamedTuple):
+    """One launch, ready to run. ``values`` holds the kernel's atoms, ``host`` those of the host function."""
+
+    grid: Triple
+    block: Triple
+    args: list[Any]
+    shared: int
+    values: Values
+    host: Values
+    case: kernels.Case
+
+
+class _Bound:
+    """Stands for a launch whose arguments are known numbers, as :class:`kernels.Case` asks for one."""
+
+    def __init__(self, mapping: dict[Term, Term]) -> None:
+        self.mapping = mapping
+
+
+class Harness:
+    """A kernel with one visible launch, or with none.
+
+    ``sizes`` are the atoms that an experiment varies, the one that the kernel's own tests name first.
+    ``given`` are the values that a ``// cudalint: confirm(…)`` comment fixes, by name.
+    """
+
+    def __init__(self, kernel: Kernel, launch: Launch | None) -> None:
+        self.kernel, self.launch = kernel, launch
+        self.flow = kernel.flow
+        self.given = dict(_stated(kernel, launch))
+        if any(isinstance(v.type, Type) for v in self.flow.function.template):
+            raise Unready("a template parameter that no visible launch binds")
+        self._leaves = self._all_leaves()
+        self.sizes = [x for x in self._leaves if self._is_size(x)]
+
+    # --- sizes --------------------------------------------------------------------------------
+
+    def _all_leaves(self) -> list[Term]:
+        """Every atom that a value is needed for, sizes first."""
+        limits = [x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit)]
+        launch = self.launch
+        if launch is None:
+            found = [x for x in self._order(limits) if x.data.kind == "param"]
+            return list(dict.fromkeys([*found, *self._scalars()]))
+        at_host = [launch.at_launch(x) for x in limits]
+        rest = [*(launch.grid or ()), *(launch.block or ()), *launch.mapping.values()]
+        rest += [p.obj.bytes for p in launch.objects().values() if p.obj.bytes is not None]
+        if launch.event.shared is not None:
+            rest.append(launch.event.shared)
+        formal = set(launch.mapping) | {*BDIM.values(), *GDIM.values(), *BID.values(), *TID.values()}
+        found = launches.ordered(at_host, launch.grid or ())
+        found += [x for x in launches.ordered(rest, launch.conditions) if x not in found]
+        return [x for x in found if x not in formal and x.data.kind not in ("count",)]
+
+    def _order(self, terms: Iterable[Term]) -> list[Term]:
+        return launches.ordered(terms, ())
+
+    def _scalars(self) -> Iterator[Term]:
+        for value in self.flow.params.values():
+            yield from _numbers(value)
+
+    def _is_size(self, leaf: Term) -> bool:
+        if leaf.data.name in self.given or not isinstance(leaf.type, Int) or leaf.type is BOOL:
+            return False
+        if self.launch is None:
+            return leaf in launches.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
+        wanted = launches.leaves_of(
+            [*(self.launch.grid or ()), *(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
+              for x in t.atoms_of(c.limit))]
+        )  # fmt: skip
+        blocks = launches.leaves_of(self.launch.block)
+        return leaf in wanted and leaf not in blocks and launches.is_size(leaf) and w.assumed(leaf) is None
+
+    def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
+        """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
+        result: Values = {}
+        names = dict(self.given)
+        names.update(chosen)
+        late: list[Term] = []
+        in_block = launches.leaves_of(self.launch.block) if self.launch is not None else set()
+        for leaf in self._leaves:
+            name = leaf.data.name
+            fixed = w.assumed(leaf)
+            if name in names:
+                result[leaf] = int(names[name])
+            elif fixed is not None:
+                result[leaf] = fixed
+            elif leaf.data.kind == "loop" and getattr(leaf.data.data, "init", None) is not None:
+                late.append(leaf)
+            elif leaf in in_block:
+                result[leaf] = max(leaf.data.lo, min(leaf.data.hi, block or self.kernel.config.block_size))
+            elif isinstance(leaf.type, Float):
+                result[leaf] = 2
+            else:
+                result[leaf] = max(leaf.data.lo, min(leaf.data.hi, _SMALL))
+        for leaf in late:
+            try:
+                result[leaf] = int(t.evaluate(leaf.data.data.init, result))
+            except t.Undefined:
+                result[leaf] = 0
+        return result
+
+    def reached(self, host: Values) -> bool:
+        """Whether the host's checks let the launch happen at these sizes."""
+        return self.launch is None or all(w.allowed(c, host) for c in self.launch.conditions)
+
+    def block(self) -> Triple:
+        """The block where the launch does not say: known from elsewhere, else the configured size along x."""
+        known = [self.kernel.known_block(a) for a in "xyz"]
+        if None not in known:
+            return (known[0] or 1, known[1] or 1, known[2] or 1)
+        used = {a for a in "xyz" if any(TID[a] in c.ids for c in self.kernel.layout.coordinates)}
+        if len(used) > 1:
+            return (16, 16, 1) if "z" not in used else (8, 8, 4)
+        return (int(self.given.get("block", self.kernel.config.block_size)), 1, 1)
+
+    # --- one launch ---------------------------------------------------------------------------
+
+    def dimensions(self, host: Values) -> tuple[Triple, Triple] | None:
+        """Grid and block as the host computes them, limits not looked at; None where they have no value."""
+        launch = self.launch
+        if launch is None or launch.grid is None or launch.block is None:
+            return None
+        found = kernels.case(launch, host)
+        return None if found is None else (found.grid, found.block)
+
+    def setup(self, host: Values, grid: Triple | None = None, block: Triple | None = None) -> Setup:
+        """The launch at these sizes; ``grid`` and ``block`` replace the host's."""
+        values = self.kernel_values(host)
+        own = self.dimensions(host)
+        if block is None:
+            block = own[1] if own is not None else self.block()
+        if grid is None:
+            grid = own[0] if own is not None else self.cover(values, block)
+        return self._made(values, host, grid, block)
+
+    def _made(self, values: Values, host: Values, grid: Triple, block: Triple) -> Setup:
+        case = self.case(values, grid, block)
+        buffers: dict[Obj, Buffer] = {}
+        shared: dict[object, Buffer] = {}
+        args = []
+        for var, value in self.flow.params.items():
+            args.append(self._argument(var.name, var.type, value, case, host, buffers, shared))
+        return Setup(grid, block, args, self._shared_bytes(host, block), values, host, case)
+
+    def case(self, values: Values, grid: Triple, block: Triple) -> kernels.Case:
+        """The launch as :mod:`cudalint.facts.kernels` counts what its threads come to."""
+        bound = _Bound({k: t.const(v, k.type) for k, v in values.items()})
+        return kernels.Case(bound, {}, grid, block)  # type: ignore[arg-type]  # only its mapping is asked for
+
+    def kernel_values(self, host: Values) -> Values:
+        """The kernel's scalar parameters at these sizes."""
+        if self.launch is None:
+            return {x: v for x, v in host.items()}
+        result: Values = {}
+        for formal, actual in self.launch.mapping.items():
+            if formal.data.kind in ("bdim", "gdim"):
+                continue
+            try:
+                result[formal] = t.evaluate(actual, host)
+            except t.Undefined:
+                continue
+        return result
+
+    def _shared_bytes(self, host: Values, block: Triple) -> int:
+        if self.launch is not None and self.launch.event.shared is not None:
+            try:
+                return int(t.evaluate(self.launch.event.shared, host))
+            except t.Undefined:
+                pass
+        dynamic = any(a.obj.kind == "shared" and a.obj.extent is None for a in self.flow.accesses)
+        return block[0] * block[1] * block[2] * 16 if dynamic else 0
+
+    # --- a grid that covers -------------------------------------------------------------------
+
+    def cover(self, values: Values, block: Triple, at_least: Triple = (1, 1, 1)) -> Triple:
+        """The smallest grid (no smaller than ``at_least``) whose threads come to every element that is tested."""
+        grid = list(at_least)
+        for at, axis in enumerate("xyz"):
+            for item in self.kernel.layout.coordinates:
+                if BID[axis] not in item.ids:
+                    continue
+                grid[at] = max(grid[at], self._blocks(item, at, grid, block, values))
+        return grid[0], grid[1], grid[2]
+
+    def _blocks(self, item: kernels.Coordinate, at: int, grid: list[int], block: Triple, values: Values) -> int:
+        def covers(blocks: int) -> bool:
+            tried = [*grid[:at], blocks, *grid[at + 1 :]]
+            case = self.case(values, (tried[0], tried[1], tried[2]), block)
+            return case.reach(item) >= case.size(item)
+
+        try:
+            if item.loop is not None:
+                return 2
+            high = 1
+            while not covers(high):
+                high *= 2
+                if high > 1 << 31:
+                    return 1
+            low = high // 2
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if covers(middle) else (middle, high)
+            return high
+        except t.Undefined:
+            return 1
+
+    def reach(self, values: Values, grid: Triple, block: Triple) -> int | None:
+        """Elements of the first tested coordinate that a launch comes to; None where that cannot be counted."""
+        for item in self.kernel.layout.coordinates:
+            if item.loop is None:
+                try:
+                    return self.case(values, grid, block).reach(item)
+                except t.Undefined:
+                    return None
+        return None
+
+    def divided(self, at: int, host: Values) -> int:
+        """Blocks along an axis that the size which the host divides needs; 1 where it divides none."""
+        division = launches.division(self.launch.grid[at]) if self.launch is not None and self.launch.grid else None
+        if division is None:
+            return 1
+        try:
+            size, by = (int(t.evaluate(x, host)) for x in division)
+        except t.Undefined:
+            return 1
+        return max(1, -(-size // by)) if by > 0 else 1
+
+    # --- arguments ----------------------------------------------------------------------------
+
+    def _argument(
+        self, name: str, type_: Type, value: Any, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
+        shared: dict[object, Buffer],
+    ) -> Any:  # fmt: skip
+        if isinstance(type_, Param):
+            raise Unready(f"'{name}' is of a type that no visible launch binds")
+        if name in self.given and isinstance(type_, (Int, Float)):
+            return self.given[name]
+        if isinstance(value, Pointer) and isinstance(type_, Ptr):
+            return self._buffer(name, type_, value.obj, case, host, buffers, shared)
+        if isinstance(type_, Ptr):
+            return None
+        if isinstance(type_, Int):
+            found = case.launch.mapping.get(value) if isinstance(value, t.Term) else None
+            return found.data if found is not None else _SMALL
+        if isinstance(type_, Float):
+            found = case.launch.mapping.get(value) if isinstance(value, t.Term) else None
+            return found.data if found is not None and not isinstance(found.data, int) else 1.5
+        if isinstance(type_, Struct) and type_.fields is not None:
+            inner = value.fields if isinstance(value, Record) else {}
+            return {
+                n: self._argument(f"{name}.{n}", x, inner.get(n), case, host, buffers, shared)
+                for n, x in type_.fields.items()
+            }
+        if isinstance(type_, Array) and isinstance(type_.extent, int):
+            return [self._argument(name, type_.element, None, case, host, buffers, shared)] * type_.extent
+        raise Unready(f"an argument of type '{type_}'")
+
+    def _buffer(
+        self, name: str, type_: Ptr, obj: Obj, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
+        shared: dict[object, Buffer],
+    ) -> Buffer:  # fmt: skip
+        if obj in buffers:
+            return buffers[obj]
+        passed = self.launch.objects().get(obj) if self.launch is not None else None
+        key = passed.obj if passed is not None and not passed.pieces else obj
+        element = obj.element if obj.element is not None else type_.element
+        if key in shared and shared[key].element is element:
+            return buffers.setdefault(obj, shared[key])
+        if isinstance(element, (Void, Param)) or element.size is None:
+            element = U8
+        assert element.size is not None
+        extent = None
+        if passed is not None and passed.obj.bytes is not None and not passed.pieces:
+            try:
+                extent = int(t.evaluate(passed.obj.bytes, host)) // element.size
+            except t.Undefined:
+                extent = None
+        if extent is None:
+            same = [o for o, p in self.launch.objects().items() if p.obj is key] if self.launch is not None else []
+            extent = self.extent([*same, obj], case)
+        buffer = Buffer(name, element, max(1, min(extent, _LARGEST)), self._fill(obj, element, case))
+        buffers[obj] = shared[key] = buffer
+        return buffer
+
+    def _fill(self, obj: Obj, element: Type, case: kernels.Case) -> Any:
+        accesses = [a for a in self.flow.accesses if a.obj is obj]
+        if accesses and all(a.mode == "w" for a in accesses):
+            return "nan"
+        if accesses and all(a.mode == "atomic" for a in accesses):
+            return 0
+        if isinstance(element, Int) and self._is_index(obj):
+            return ("hash", 0, max(1, self._largest(case)))
+        return "hash"
+
+    def _is_index(self, obj: Obj) -> bool:
+        """Whether what is loaded from there takes part in an address."""
+        for access in self.flow.accesses:
+            for leaf in t.leaves(access.index) if access.index is not None else ():
+                if leaf.data.kind == "load" and leaf.data.data is obj:
+                    return True
+        return False
+
+    def _largest(self, case: kernels.Case) -> int:
+        sizes = []
+        for item in self.kernel.layout.coordinates:
+            try:
+                sizes.append(case.size(item))
+            except t.Undefined:
+                continue
+        return max(sizes, default=_ELEMENTS)
+
+    # --- extents ------------------------------------------------------------------------------
+
+    def extent(self, objects: list[Obj], case: kernels.Case) -> int:
+        """How many elements the kernel means to touch: its tests, or the sizes that the grid divides, bound them."""
+        found = []
+        for access in self.flow.accesses:
+            if access.obj in objects and access.scalar is not None:
+                top = self._top(access, case)
+                if top is not None:
+                    found.append(top + access.width)
+        return max(found) if found else max(_ELEMENTS, self._largest(case))
+
+    def _top(self, access: Access, case: kernels.Case) -> int | None:
+        p = expand(access.scalar or {})
+        layout = self.kernel.layout
+        for term in conjuncts(access.guard):
+            item = layout.coordinate(term)
+            if item is not None:
+                p = _replaced(p, item.index, t.add(item.limit, {(): 1}, -1))
+        for axis in shapes.axes(p).values():
+            if axis.thread and axis.grid and axis.block is not None:
+                size = self._axis_size(axis, case)
+                if size is not None:
+                    index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
+                    p = _replaced(p, index, {(): size - 1})
+        top = _highest(p, self._ranges(case))
+        return top if top is not None and top < _LARGEST else None
+
+    def _axis_size(self, axis: shapes.Axis, case: kernels.Case) -> int | None:
+        """The size along an untested axis: what another test of the coordinate says, else what the grid divides."""
+        for item in self.kernel.layout.coordinates:
+            if item.ids == axis.ids:
+                try:
+                    return case.size(item)
+                except t.Undefined:
+                    continue
+        launch = self.launch
+        if launch is None or launch.grid is None:
+            return None
+        division = launches.division(launch.grid["xyz".index(axis.grid)])
+        if division is None:
+            return None
+        try:
+            size, by = (int(t.evaluate(x, self.current)) for x in division)
+            each = case.number(axis.block or {})
+        except t.Undefined:
+            return None
+        return size * each // by if by > 0 and each % by == 0 else (size * each // by if by > 0 else None)
+
+    current: Values = {}
+
+    def _ranges(self, case: kernels.Case) -> dict[Term, t.Interval]:
+        ranges: dict[Term, t.Interval] = {k: (v.data, v.data) for k, v in case.launch.mapping.items()
+                                          if isinstance(v.data, int)}  # fmt: skip
+        for i, axis in enumerate("xyz"):
+            ranges[GDIM[axis]] = (case.grid[i], case.grid[i])
+            ranges[BDIM[axis]] = (case.block[i], case.block[i])
+            ranges[BID[axis]] = (0, max(0, case.grid[i] - 1))
+            ranges[TID[axis]] = (0, max(0, case.block[i] - 1))
+        for loop in self.flow.loops:
+            found = kernels.trips(loop)
+            if found is None:
+                continue
+            distance, step = (_highest(x, ranges) for x in found)
+            if distance is not None and step is not None and step > 0:
+                ranges[loop.counter] = (0, max(0, distance // step))
+        return ranges
+
+
+def _numbers(value: Any) -> Iterator[Term]:
+    if isinstance(value, t.Term):
+        yield value
+    elif isinstance(value, Record):
+        for inner in value.fields.values():
+            yield from _numbers(inner)
+
+
+def _replaced(p: Poly, index: Poly, by: Poly) -> Poly:
+    """``p`` with every multiple of ``index`` in it replaced by the same multiple of ``by``."""
+    heads = [(m, c) for m, c in index.items() if m and any(x in _IDS for x in m)] or list(index.items())
+    head, factor = heads[0]
+    for monomial, value in list(p.items()):
+        rest = list(monomial)
+        if value % factor or not all(x in rest and not rest.remove(x) for x in head):  # type: ignore[func-returns-value]  # removes
+            continue
+        multiplier: Poly = {tuple(rest): value // factor}
+        whole = t.multiply(multiplier, index)
+        if whole and all(p.get(m) == c for m, c in whole.items() if m and any(x not in _CONSTANT for x in m)):
+            p = expand(t.add(t.add(p, whole, -1), t.multiply(multiplier, by) or {}))
+    return p
+
+
+_IDS = frozenset([*TID.values(), *BID.values()])
+_CONSTANT: frozenset[Term] = frozenset()
+
+
+def _highest(p: Poly, ranges: dict[Term, t.Interval]) -> int | None:
+    """The greatest value of a polynomial; None where a part of it has no bound."""
+    total = 0
+    memo: dict[Term, t.Interval] = {}
+    for monomial, value in p.items():
+        low, high = 1, 1
+        for item in monomial:
+            a, b = t.bounds(item, ranges, memo)
+            ends = [low * a, low * b, high * a, high * b]
+            low, high = min(ends), max(ends)
+        best = max(low * value, high * value)
+        if abs(best) > 1 << 62:
+            return None
+        total += best
+    return total
+
+
+def _stated(kernel: Kernel, launch: Launch | None) -> Iterator[tuple[str, int | float]]:
+    """What ``// cudalint: confirm(n = 611, block = 256)`` says above the kernel or on the launch's line."""
+    decl = kernel.decl
+    places = [(decl.file, decl.file.span(decl.start, decl.start).line, 3)]
+    if launch is not None:
+        node, file = launch.event.node, launch.event.fn.file
+        places.append((file, file.span(node.start, node.start).line, 1))
+    for file, line, above in places:
+        lines = file.raw.decode("utf-8", "replace").splitlines()[max(0, line - 1 - above) : line]
+        for text in lines:
+            for found in _ABOUT.findall(text):
+                for name, number in _SETTING.findall(found):
+                    yield name, float(number) if "." in number or "e" in number.lower() else int(number, 0)
+
+
+__all__ = ["Harness", "Setup", "Triple", "Unready", "Values", "F32", "ir"]

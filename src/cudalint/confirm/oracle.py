@@ -1,0 +1,300 @@
+"""Oracles: pure functions from what a run showed to the fault in it, None where there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from cudalint.facts import terms as t
+from cudalint.sim.values import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from cudalint.confirm.harness import Setup, Triple
+    from cudalint.sim import BufferState, Observation
+
+_WRONG = 10
+
+
+class Wrong(NamedTuple):
+    """One wrong element: who should have handled it (or did what was wrong), on which pass of a grid-stride loop."""
+
+    index: int
+    block: Triple
+    thread: Triple
+    turn: int = 0
+
+
+class Fault(NamedTuple):
+    """What went wrong in a run: ``first`` is the first wrong index (of an element, a thread), ``text`` the words."""
+
+    symptom: str
+    text: str
+    first: int | None = None
+    wrong: tuple[Wrong, ...] = ()
+    of: int | None = None
+    """Elements that were meant to be handled, where that is known."""
+
+
+class Run(NamedTuple):
+    """A run with what it ran; ``reference`` is the same kernel where nothing is amiss, ``repaired`` its setup."""
+
+    setup: Setup
+    seen: Observation
+    repaired: Setup | None = None
+    reference: Observation | None = None
+
+
+Oracle = "Callable[[Run], Fault | None]"
+
+
+def place(linear: int, grid: Triple, block: Triple) -> tuple[Triple, Triple]:
+    """A thread's block and place in it, by its number in the grid."""
+    each = block[0] * block[1] * block[2]
+    b, i = divmod(linear, each)
+    return (
+        (b % grid[0], b // grid[0] % grid[1], b // (grid[0] * grid[1])),
+        (i % block[0], i // block[0] % block[1], i // (block[0] * block[1])),
+    )
+
+
+def coverage(run: Run, *, twice: bool = False) -> Fault | None:
+    """Elements that the covering launch writes and this one does not; with ``twice``, those that several threads
+    write here and one thread there."""
+    if run.reference is None or run.repaired is None or run.seen.end == "refused":
+        return None
+    for name, state in run.reference.buffers.items():
+        here = run.seen.buffers.get(name)
+        if here is None:
+            continue
+        found = _missed(run, state, here)
+        if found is not None:
+            return found
+    if twice:
+        return written_twice(run)
+    return None
+
+
+def _missed(run: Run, wanted: BufferState, got: BufferState) -> Fault | None:
+    assert run.repaired is not None
+    total, done, lost = 0, 0, []
+    owners: list[int] = []
+    last = -1
+    count = 0
+    for start, stop in wanted.touched():
+        index = np.arange(start, min(stop, wanted.extent), dtype=np.int64)
+        first, _ = wanted.writers(index)
+        mine, _ = got.writers(index)
+        due = first >= 0
+        total += int(due.sum())
+        done += int((due & (mine >= 0)).sum())
+        gaps = np.flatnonzero(due & (mine < 0))
+        count += len(gaps)
+        for gap in gaps[: _WRONG - len(lost)]:
+            lost.append(int(gap) + start)
+            owners.append(int(first[gap]))
+        if due.any():
+            last = start + int(np.flatnonzero(due)[-1])
+    if not lost:
+        return None
+    threads = _product(run.setup.grid) * _product(run.setup.block)
+    flat = run.setup.grid[1:] == run.setup.block[1:] == (1, 1)
+    wrong = []
+    for index, owner in zip(lost, owners):
+        if flat and _own_index(run):
+            wrong.append(Wrong(index, *place(index % threads, run.setup.grid, run.setup.block), index // threads))
+        else:
+            wrong.append(Wrong(index, *place(owner, run.repaired.grid, run.repaired.block)))
+    text = f"element {lost[0]} of `{wanted.name}` is never written"
+    if count > 1:
+        text = f"{count} elements of `{wanted.name}` are never written, the first is {lost[0]}"
+    if done == lost[0] == threads and count == last + 1 - lost[0]:
+        text = f"processed the first {threads} elements only: `{wanted.name}[{lost[0]}]` and all after it are not written"
+    elif not done:
+        text = f"no element of `{wanted.name}` is written"
+    return Fault("never-written", text, lost[0], tuple(wrong), total)
+
+
+def _own_index(run: Run) -> bool:
+    """Whether a thread's number is the index of its element, on one axis."""
+    return run.repaired is not None and run.repaired.grid[1:] == (1, 1)
+
+
+def _product(triple: Iterable[int]) -> int:
+    result = 1
+    for item in triple:
+        result *= item
+    return result
+
+
+def written_twice(run: Run) -> Fault | None:
+    """Elements that several threads write, and that only one writes in the reference run (where there is one)."""
+    for name, state in run.seen.buffers.items():
+        other = run.reference.buffers.get(name) if run.reference is not None else None
+        found = []
+        for element, a, b in state.several(_WRONG):
+            if other is not None and int(other.writers([element])[1][0]) >= 0:
+                continue
+            found.append((element, a, b))
+        if found:
+            wrong = tuple(Wrong(e, *place(b, run.setup.grid, run.setup.block)) for e, _, b in found)
+            first, one, two = found[0]
+            a, b = (place(x, run.setup.grid, run.setup.block) for x in (one, two))
+            return Fault(
+                "written-twice",
+                f"`{name}[{first}]` is written by {thread_name(*a)} and by {thread_name(*b)}",
+                first, wrong,
+            )  # fmt: skip
+    return None
+
+
+def outside(run: Run) -> Fault | None:
+    """Accesses outside of a global buffer."""
+    events = [e for e in run.seen.outside or () if e.space == "global" and not e.dimension]
+    if not events:
+        return None
+    wrong = tuple(Wrong(e.element, e.thread.block, e.thread.thread) for e in events[:_WRONG])
+    e = events[0]
+    return Fault(
+        "outside",
+        f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {e.extent} elements (line {e.site.line})",
+        e.element, wrong, e.extent,
+    )  # fmt: skip
+
+
+_DID = {"load": "reads", "store": "writes", "atomic": "updates", "index": "indexes"}
+
+
+def thread_name(block: Triple, thread: Triple) -> str:
+    b, i = (str(x[0]) if x[1:] == (0, 0) else str(x) for x in (block, thread))
+    return f"thread {i} of block {b}"
+
+
+def arrivals(run: Run, *, grid_wide: bool = False) -> Fault | None:
+    """Barriers that some threads of a block pass less often than others, returned threads counted."""
+    block = run.setup.block
+    for item in run.seen.arrivals or ():
+        counts = np.asarray(item.counts)
+        if item.scope == "warp" or counts.size == 0:
+            continue
+        wide = item.scope != "block"
+        rows = counts.reshape(1, -1) if wide else counts
+        uneven = np.flatnonzero(rows.max(axis=1) != rows.min(axis=1))
+        if not len(uneven):
+            continue
+        row = rows[uneven[0]]
+        missing = np.flatnonzero(row < row.max())
+        each = _product(block)
+        number = int(uneven[0]) if not wide else 0
+        ran = run.seen.blocks
+        wrong = []
+        for index in missing[:_WRONG]:
+            b, i = divmod(int(index), each) if wide else (number, int(index))
+            b = ran[b] if ran is not None else b
+            wrong.append(Wrong(i, *place(b * each + i, run.setup.grid, block)))
+        arrived = int((row == row.max()).sum())
+        where = wrong[0].block[0] if wrong[0].block[1:] == (0, 0) else wrong[0].block
+        whom = f"of block {where}" if not wide else f"of the {item.scope}"
+        return Fault(
+            "divergent-barrier",
+            f"line {item.site.line}: {arrived} threads {whom} arrive at the barrier and {len(missing)} do not",
+            wrong[0].index, tuple(wrong), len(row),
+        )  # fmt: skip
+    for event in run.seen.divergent or ():
+        wrong_one = Wrong(event.missing.thread[0], *event.missing)
+        return Fault(
+            "divergent-barrier",
+            f"line {event.site.line}: {event.arrivals} threads of {event.live} arrive at the barrier,"
+            f" {thread_name(*event.missing)} does not",
+            event.missing.thread[0], (wrong_one,), event.live,
+        )  # fmt: skip
+    return None
+
+
+def refused(run: Run) -> Fault | None:
+    if run.seen.end != "refused":
+        return None
+    return Fault("refused", f"the launch is refused: {run.seen.launch_error}")
+
+
+def races(run: Run) -> Fault | None:
+    for e in run.seen.races or ():
+        return Fault(
+            "race",
+            f"{thread_name(*e.first)} and {thread_name(*e.second)} meet at `{e.buffer}[{e.element}]` ({e.kind})",
+            e.element, (Wrong(e.element, *e.second),),
+        )  # fmt: skip
+    return None
+
+
+def independence(run: Run) -> Fault | None:
+    """Values that differ from those of the same kernel in another launch, beyond the rounding of a sum."""
+    if run.reference is None or run.seen.end != "done":
+        return None
+    for name, state in run.reference.buffers.items():
+        here = run.seen.buffers.get(name)
+        if here is None or state.extent > 1 << 24:
+            continue
+        try:
+            a, b = here.values(), state.values()
+        except Unsupported:
+            continue
+        if a.dtype.kind not in "iufb":
+            continue
+        if a.dtype.kind == "f":
+            same = np.isclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
+        else:
+            same = a == b
+        gaps = np.flatnonzero(~same)
+        if len(gaps):
+            first = int(gaps[0])
+            return Fault(
+                "wrong-value", f"`{name}[{first}]` is {a[first]:.6g}, and {b[first]:.6g} in one block",
+                first, tuple(Wrong(int(g), (0, 0, 0), (0, 0, 0)) for g in gaps[:_WRONG]),
+            )  # fmt: skip
+    return None
+
+
+def wraps(run: Run, spans: Iterable[tuple[Any, int, int]] = (), kinds: Iterable[str] = ("signed", "unsigned")) -> Fault | None:
+    """Integer operations that wrapped, at one of the places (file, start, end) if some are given."""
+    places = list(spans)
+    wanted = set(kinds)
+    for e in run.seen.wraps or ():
+        if e.kind not in wanted:
+            continue
+        node, file = e.site.node, e.site.file
+        if places and not any(f is file and a <= node.start and node.end <= b for f, a, b in places):
+            continue
+        return Fault(
+            "wrap",
+            f"line {e.site.line}: `{' '.join(e.site.text.split())}` wraps to {e.value} in {thread_name(*e.thread)}",
+            None, (Wrong(int(e.value), *e.thread),),
+        )  # fmt: skip
+    return None
+
+
+def no_end(run: Run) -> Fault | None:
+    if run.seen.end != "no-end":
+        return None
+    return Fault("hang", f"the kernel does not end: {run.seen.reason}")
+
+
+def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault | None]:
+    """The first fault that one of the oracles sees."""
+
+    def judge(run: Run) -> Fault | None:
+        for each in oracles:
+            found = each(run)
+            if found is not None:
+                return found
+        return None
+
+    return judge
+
+
+__all__ = [
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "first_of", "independence", "no_end", "outside", "place", "races",
+    "refused", "t", "thread_name", "wraps", "written_twice",
+]  # fmt: skip

@@ -1,0 +1,371 @@
+"""Runs experiments and gives verdicts: one for each finding, or for kernels that are named (``--as``)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint import sim
+from cudalint.confirm import oracle as oracles
+from cudalint.confirm.experiment import AS_LAUNCHED, Bench, Plan, Trial
+from cudalint.confirm.harness import Unready
+from cudalint.facts import analyse
+from cudalint.facts.model import HostFunction, Kernel
+from cudalint.facts.model import Launch as VisibleLaunch
+from cudalint.findings import Case, Evidence, Prediction
+from cudalint.rules.registry import checks, experiment
+from cudalint.sim.values import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from cudalint.confirm.harness import Setup, Triple
+    from cudalint.confirm.oracle import Fault
+    from cudalint.engine import Placed, Result, Worker
+    from cudalint.findings import Finding, Witness
+    from cudalint.rules.draft import Draft
+    from cudalint.walk import Target
+
+ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
+#: Of a launch too large to run whole, so many blocks at each end are run.
+_ENDS = 2
+_WHOLE = 1 << 24
+"""Threads up to which a launch is run whole."""
+TIMEOUT = 20.0
+
+
+class Limits(NamedTuple):
+    """What the command line asks for: sizes of the main parameter, a block's size, seconds for an experiment."""
+
+    sizes: tuple[int, ...] = ()
+    block: int | None = None
+    timeout: float = TIMEOUT
+
+
+class Outcome(NamedTuple):
+    """One run of an experiment. ``word``: ok, wrong, refused, hang, inconclusive or not launched."""
+
+    trial: Trial
+    word: str
+    fault: Fault | None
+    setup: Setup | None
+    reason: str | None = None
+
+    @property
+    def cell(self) -> str:
+        """As the table has it."""
+        if self.word == "wrong" and self.fault is not None and self.fault.first is not None:
+            return f"wrong@{self.fault.first}"
+        return self.word
+
+
+class Proof(NamedTuple):
+    """The verdict on one kernel and launch. ``line`` is where the launch stands (the kernel, without one)."""
+
+    code: str
+    kernel: str
+    path: str
+    line: int
+    evidence: Evidence
+    outcomes: tuple[Outcome, ...]
+
+
+def _tail(grid: Triple) -> list[int]:
+    """The linear numbers of the first and the last blocks, and of those at the end of the first row and column."""
+    gx, gy, gz = grid
+    total = gx * gy * gz
+    found = {0, 1, gx - 1, gx, total - gx, total - 2, total - 1, *(total - 1 - i for i in range(_ENDS))}
+    return sorted(b for b in found if 0 <= b < total)
+
+
+def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation:
+    grid, block = setup.grid, setup.block
+    total = grid[0] * grid[1] * grid[2]
+    blocks: Any = trial.blocks
+    if blocks == "tail" or (blocks == "all" and total * max(1, block[0] * block[1] * block[2]) > _WHOLE):
+        blocks = _tail(grid)
+    elif blocks != "all":
+        blocks = [b for b in blocks if 0 <= b < total]
+    return sim.run(sim.Launch(
+        kernel, grid, block, setup.args, setup.shared, blocks, watch=plan.watch, loops=trial.loops, cooperative=True,
+        **({} if plan.budget is None else {"budget": plan.budget}),
+    ))  # fmt: skip
+
+
+def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
+    """Run one trial and judge it."""
+    harness = bench.harness
+    host = harness.assignment(trial.sizes, None if trial.block is None else trial.block[0])
+    if trial.label == AS_LAUNCHED and not harness.reached(host):
+        return Outcome(trial, "not launched", None, None)
+    if plan.host is not None:
+        seen = plan.host(host)
+        if seen is not None:
+            return Outcome(trial, "wrong" if seen.symptom != "refused" else "refused", seen, None)
+    try:
+        harness.current = host
+        setup = harness.setup(host, trial.grid, trial.block)
+        seen_run = _run(plan, setup, trial, bench.kernel.function)
+        run = oracles.Run(setup, seen_run)
+        if seen_run.end == "refused":
+            fault = oracles.refused(run)
+            return Outcome(trial, "refused", fault if plan.refusal else None, setup, seen_run.launch_error)
+        if plan.reference is not None and seen_run.end != "inconclusive":
+            grid, block = plan.reference(setup)
+            if (grid, block) != (setup.grid, setup.block):
+                repaired = harness.setup(host, grid, block)
+                repaired = repaired._replace(args=setup.args)
+                run = run._replace(repaired=repaired, reference=_run(plan, repaired, trial, bench.kernel.function))
+            else:
+                run = run._replace(repaired=setup, reference=seen_run)
+            assert run.reference is not None
+            if run.reference.end == "inconclusive":
+                return Outcome(trial, "inconclusive", None, setup, run.reference.reason)
+        fault = plan.oracle(run) or oracles.no_end(run)
+    except (Unready, Unsupported) as why:
+        return Outcome(trial, "inconclusive", None, None, str(why))
+    if fault is not None:
+        return Outcome(trial, "hang" if fault.symptom == "hang" else "wrong", fault, setup)
+    if seen_run.end in ("inconclusive", "fault"):
+        return Outcome(trial, "inconclusive", None, setup, seen_run.reason or seen_run.end)
+    return Outcome(trial, "ok", None, setup)
+
+
+def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence, tuple[Outcome, ...]]:
+    """Run an experiment and compare what it shows with what the rule predicts."""
+    until = time.monotonic() + timeout
+    outcomes = []
+    for trial in plan.trials:
+        if time.monotonic() > until:
+            outcomes.append(Outcome(trial, "inconclusive", None, None, f"no time left after {timeout:g} s"))
+            continue
+        outcomes.append(attempt(bench, plan, trial))
+    return verdict(bench, plan, outcomes), tuple(outcomes)
+
+
+def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
+    """What the outcomes say: confirmed with the smallest failing case, not reproduced, or why neither."""
+    cases = tuple(_case(o) for o in outcomes)
+    failing = next((o for o in outcomes if o.fault is not None), None)
+    prediction = _prediction(bench, plan, outcomes)
+    if failing is not None and failing.fault is not None:
+        fault = failing.fault
+        grid, block = (failing.setup.grid, failing.setup.block) if failing.setup is not None else (None, None)
+        return Evidence(
+            "simulated", "confirmed", fault.text, dict(failing.trial.sizes), grid, block, fault.symptom, fault.first,
+            tuple(w._asdict() for w in fault.wrong), prediction, cases,
+        )  # fmt: skip
+    unknown = next((o for o in outcomes if o.word == "inconclusive"), None)
+    ran = [o for o in outcomes if o.word in ("ok", "refused")]
+    if unknown is not None and (not ran or bench.witness is not None):
+        return Evidence("simulated", "inconclusive", unknown.reason, prediction=prediction, cases=cases)
+    if not outcomes:
+        return Evidence("simulated", "inconclusive", "no case to run", prediction=prediction, cases=cases)
+    return Evidence("simulated", "not-reproduced", None, prediction=prediction, cases=cases)
+
+
+def _case(outcome: Outcome) -> Case:
+    setup = outcome.setup
+    return Case(
+        dict(outcome.trial.sizes), outcome.trial.label, setup.grid if setup else None, setup.block if setup else None,
+        outcome.cell, outcome.fault.text if outcome.fault is not None else outcome.reason,
+    )  # fmt: skip
+
+
+def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Prediction:
+    """Whether what the rule said before any run is what the runs show."""
+    witness = bench.witness
+    if witness is None:
+        return Prediction("no fault", {}, None, not any(o.fault is not None for o in outcomes))
+    first = witness.values.get(plan.first) if plan.first is not None else None
+    sizes = dict(witness.sizes)
+    here = [o for o in outcomes if dict(o.trial.sizes) == sizes]
+    held = any(o.fault is not None and (not isinstance(first, int) or _at(o, first)) for o in here)
+    words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
+    return Prediction(words, sizes, first if isinstance(first, int) else None, held)
+
+
+def _at(outcome: Outcome, first: int) -> bool:
+    """Whether the fault begins where it was said to: at that element, or in the row or pack of that number."""
+    fault = outcome.fault
+    if fault is None or fault.first is None:
+        return False
+    if fault.first == first or fault.first == 0 == first or fault.of is None:
+        return True
+    if first == 0:
+        return False
+    return fault.first % first == 0 or fault.first // first >= 1
+
+
+# --- findings -----------------------------------------------------------------------------------
+
+
+class Subject(NamedTuple):
+    """A kernel with the launches to try, and what the rule says of it."""
+
+    kernel: Kernel
+    launches: tuple[VisibleLaunch | None, ...]
+    witness: Witness | None
+
+
+def subjects(unit: Kernel | VisibleLaunch | HostFunction, draft: Draft | None) -> Iterator[Subject]:
+    """What a finding about a unit is to be shown on."""
+    witness = draft.witness if draft is not None else None
+    if isinstance(unit, Kernel):
+        yield Subject(unit, tuple(unit.launches) or (None,), witness)
+    elif isinstance(unit, VisibleLaunch):
+        if unit.kernel is not None:
+            yield Subject(unit.kernel, (unit,), witness)
+    else:
+        for launch in unit.launches:
+            if launch.kernel is not None:
+                yield Subject(launch.kernel, (launch,), witness)
+
+
+def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
+    """The verdicts on a subject, one a launch; the first that confirms ends it."""
+    make = experiment(code)
+    for launch in subject.launches:
+        path, line = _where(subject.kernel, launch)
+        outcomes: tuple[Outcome, ...] = ()
+        if make is None:
+            evidence = Evidence("static", "not-run", "advice" if code in ADVICE else "no experiment for this rule")
+        elif not subject.kernel.is_kernel:
+            evidence = Evidence("simulated", "inconclusive", "a device function that no visible kernel calls")
+        else:
+            try:
+                bench = Bench(code, subject.kernel, launch, subject.witness)
+                plan = make(bench)
+                bench = plan.bench or bench
+                evidence, outcomes = prove(bench, _sized(bench, plan, limits), limits.timeout)
+            except (Unready, Unsupported) as why:
+                evidence = Evidence("simulated", "inconclusive", str(why))
+        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes)
+        if evidence.verdict == "confirmed":
+            return
+
+
+def _where(kernel: Kernel, launch: VisibleLaunch | None) -> tuple[str, int]:
+    if launch is None:
+        span = kernel.decl.file.span(kernel.decl.name_start, kernel.decl.name_end)
+    else:
+        span = launch.event.fn.file.span(launch.event.node.start, launch.event.node.end)
+    return span.file, span.line
+
+
+#: The launches that a grid-stride kernel must not depend on.
+LAUNCHES = (((1, 1, 1), (1, 1, 1)), ((1, 1, 1), (256, 1, 1)), ((160, 1, 1), (256, 1, 1)), ((10000, 1, 1), (32, 1, 1)))
+
+
+def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
+    """The plan at the sizes and the block that the command line gives."""
+    if not limits.sizes and limits.block is None:
+        return plan
+    block = None if limits.block is None else (limits.block, 1, 1)
+    trials = [x._replace(block=x.block or block) for x in plan.trials]
+    main = bench.main
+    if limits.sizes and main is not None:
+        base = dict(plan.trials[0].sizes) if plan.trials else {}
+        first = plan.trials[0] if plan.trials else Trial({})
+        trials = [first._replace(sizes={**base, main: n}, block=block) for n in limits.sizes]
+        if any(c.strides_grid for c in bench.kernel.layout.coordinates):
+            trials += [
+                first._replace(sizes={**base, main: n}, grid=g, block=b, label=f"<<<{g[0]},{b[0]}>>>")
+                for g, b in LAUNCHES
+                for n in limits.sizes
+            ]
+    return plan._replace(trials=trials)
+
+
+_ORDER = ("confirmed", "inconclusive", "not-reproduced", "not-run")
+
+
+def confirm(
+    result: Result, worker: Worker, targets: Iterable[Target], limits: Limits, progress: Callable[[str], None]
+) -> dict[tuple[str, Any], Proof]:
+    """The best verdict for each finding of a run, by (code, span)."""
+    from cudalint.engine import place
+
+    waiting: dict[tuple[str, Any], Finding] = {(f.code, f.span): f for f in result.findings}
+    found: dict[tuple[str, Any], Proof] = {}
+    mine = {f.span.file for f in result.findings}
+    for target in sorted(targets, key=lambda x: x.path not in mine):
+        codes = frozenset(code for code, _ in waiting)
+        if not waiting:
+            break
+        for unit, draft in drafts(worker, target, codes):
+            placed: Placed = place(draft, target.settings)
+            key = placed.finding.code, placed.finding.span
+            finding = waiting.get(key)
+            if finding is None:
+                continue
+            progress(f"{finding.span.file}:{finding.span.line}: {finding.code}")
+            best: Proof | None = None
+            for subject in subjects(unit, draft):
+                for proof in proofs(finding.code, subject, limits):
+                    if best is None or _ORDER.index(proof.evidence.verdict) < _ORDER.index(best.evidence.verdict):
+                        best = proof
+            if best is not None:
+                found[key] = best
+                del waiting[key]
+    for key, finding in waiting.items():
+        page_only = finding.code.startswith("CL0")
+        reason = "about the file, nothing to run" if page_only else "no kernel of it can be seen"
+        evidence = Evidence("static", "not-run" if page_only else "inconclusive", reason)
+        found[key] = Proof(finding.code, finding.function or "", finding.span.file, finding.span.line, evidence, ())
+    return found
+
+
+def drafts(
+    worker: Worker, target: Target, codes: frozenset[str]
+) -> Iterator[tuple[Kernel | VisibleLaunch | HostFunction, Draft]]:
+    """What the rules of ``codes`` say of a file, each with the unit that they say it of."""
+    by_subject = checks(codes)
+    project = worker.project(target.settings)
+    if project.file(target.path).error is not None:
+        return
+    for unit in analyse(project, target.path, target.settings.config):
+        for each in by_subject.get(type(unit).__name__, ()):
+            for draft in each.run(unit):
+                if draft.code in codes:
+                    yield unit, draft
+
+
+def trial_of(
+    code: str, kernel_name: str | None, worker: Worker, targets: Iterable[Target], limits: Limits
+) -> Iterator[list[Proof]]:
+    """The experiment of a rule on every kernel (or those of one name), one list of proofs a kernel."""
+    by_subject = checks(frozenset({code}))
+    for target in targets:
+        project = worker.project(target.settings)
+        if project.file(target.path).error is not None:
+            continue
+        units = list(analyse(project, target.path, target.settings.config))
+        said: list[tuple[Any, Draft]] = [
+            (unit, draft)
+            for unit in units
+            for each in by_subject.get(type(unit).__name__, ())
+            for draft in each.run(unit)
+            if draft.code == code
+        ]
+        for kernel in units:
+            if not isinstance(kernel, Kernel) or not kernel.is_kernel:
+                continue
+            if kernel_name is not None and kernel_name not in (kernel.name, kernel.decl.name):
+                continue
+            found = []
+            for launch in kernel.launches or [None]:  # type: ignore[list-item]  # a kernel by itself
+                witness = _said(said, kernel, launch)
+                found.extend(proofs(code, Subject(kernel, (launch,), witness), limits))
+            yield found
+
+
+def _said(said: list[tuple[Any, Draft]], kernel: Kernel, launch: VisibleLaunch | None) -> Witness | None:
+    """What the rule says of a kernel at a launch, beforehand."""
+    for unit, draft in said:
+        if unit is kernel or unit is launch or (isinstance(unit, HostFunction) and launch in unit.launches):
+            return draft.witness
+    return None
+
+
+__all__ = ["Limits", "Outcome", "Proof", "confirm", "proofs", "prove", "subjects", "trial_of"]
