@@ -919,7 +919,7 @@ class _Walker:
         """The pointer that ``base[index]`` dereferences."""
         base = self.value(node.base)
         index = self.term(self.value(node.index))
-        if isinstance(base, Closure) or isinstance(base, Record):
+        if isinstance(base, (Closure, Record, Designator)):
             return None
         if isinstance(base, Term):
             base = Pointer(
