@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudalint.confirm import oracle
 from cudalint.confirm.harness import Harness
+from cudalint.rules.launches import has_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,8 @@ class Plan(NamedTuple):
     refusal: bool = False
     host: Callable[[Values], Fault | None] | None = None
     budget: int | None = None
+    anywhere: bool = False
+    """The prediction holds wherever the fault shows: data decides, and names no size."""
     bench: Bench | None = None
     """Where it is to be run, if not on the bench it was asked for (the kernel by itself)."""
 
@@ -60,8 +63,9 @@ class Bench:
     """What a rule's experiment is built from. ``launch`` is None where the kernel is judged by itself."""
 
     def __init__(self, code: str, kernel: Kernel, launch: Launch | None, witness: Witness | None) -> None:
-        self.code, self.kernel, self.launch, self.witness = code, kernel, launch, witness
         self.harness = Harness(kernel, launch)
+        self.code, self.witness = code, witness
+        self.kernel, self.launch = self.harness.kernel, self.harness.launch
 
     def alone(self) -> Bench:
         """The kernel by itself, its own parameters as sizes."""
@@ -88,13 +92,18 @@ class Bench:
         return result
 
     def predicted(self) -> list[dict[str, int]]:
-        """The sizes of the witness, if the rule has one."""
-        return [dict(self.witness.sizes)] if self.witness is not None else []
+        """The sizes of the witness, if the rule has one, with usual values for those it does not name."""
+        if self.witness is None:
+            return []
+        usual = {x.data.name: v for x, v in self.harness.assignment({}).items()}
+        mine = {x.data.name for x in self.harness.sizes}
+        named = {k: v for k, v in self.witness.sizes.items() if k in mine or (k in usual and usual[k] != v)}
+        return [{**self._all(self.threads() + 1, 5), **named}]
 
     def around(self, *more: int, zero: bool = False) -> list[dict[str, int]]:
         """Sizes that tell: 1, t - 1, t, t + 1, a prime times t plus 1, ``more``, and those of the witness."""
         if not self.harness.sizes:
-            return self.predicted() or [{}]
+            return self.predicted()[:1] or [{}]
         t = self.threads()
         numbers = sorted({1, max(1, t - 1), t, t + 1, PRIME * t + 1, *more, *([0] if zero else [])})
         others = None if len(self.harness.sizes) == 1 else 5
@@ -129,11 +138,14 @@ class Bench:
 
     def covering(self, setup: Setup) -> tuple[Triple, Triple]:
         """A launch of the same blocks that comes to every element."""
-        grid = list(self.harness.cover(setup.values, setup.block, _positive(setup.grid)))
-        for at, axis in enumerate("xyz"):
-            if not any(axis in c.axes for c in self.kernel.layout.coordinates):
-                grid[at] = max(grid[at], self.harness.divided(at, setup.host))
-        return (grid[0], grid[1], grid[2]), setup.block
+        harness = self.harness
+        block = harness.wide(setup.values, _positive(setup.grid), _positive(setup.block))
+        grid = list(harness.cover(setup.values, block, _positive(setup.grid)))
+        if self.launch is not None and not has_tail(self.launch, self.launch.grid or ()):
+            for at, axis in enumerate("xyz"):
+                if not any(axis in c.axes for c in self.kernel.layout.coordinates):
+                    grid[at] = max(grid[at], harness.divided(at, setup.host))
+        return (grid[0], grid[1], grid[2]), block
 
 
 def _positive(grid: Triple) -> Triple:

@@ -8,7 +8,10 @@ sizes that the grid divides. Where no launch is visible the kernel's own paramet
 from __future__ import annotations
 
 import re
+import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
@@ -20,6 +23,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.rules import launches
 from cudalint.sim import Buffer
+from cudalint.sim.memory import hashed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +41,7 @@ _SMALL = 3
 _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
 _LARGEST = 1 << 40
+_COARSE = 1 << 20
 
 
 class Unready(Exception):
@@ -70,11 +75,12 @@ class Harness:
     """
 
     def __init__(self, kernel: Kernel, launch: Launch | None) -> None:
+        kernel, launch = _bound(kernel, launch)
         self.kernel, self.launch = kernel, launch
         self.flow = kernel.flow
         self.given = dict(_stated(kernel, launch))
-        if any(isinstance(v.type, Type) for v in self.flow.function.template):
-            raise Unready("a template parameter that no visible launch binds")
+        self.coarse = False
+        """Whether floats are few and round, so that comparisons of data come out either way."""
         self._leaves = self._all_leaves()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
 
@@ -108,13 +114,19 @@ class Harness:
         if leaf.data.name in self.given or not isinstance(leaf.type, Int) or leaf.type is BOOL:
             return False
         if self.launch is None:
-            return leaf in launches.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
+            limits = launches.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
+            return leaf in limits if limits else leaf in self._asked()
         wanted = launches.leaves_of(
             [*(self.launch.grid or ()), *(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
               for x in t.atoms_of(c.limit))]
         )  # fmt: skip
         blocks = launches.leaves_of(self.launch.block)
         return leaf in wanted and leaf not in blocks and launches.is_size(leaf) and w.assumed(leaf) is None
+
+    def _asked(self) -> set[Term]:
+        """The atoms in the conditions that the kernel's loops, returns and barriers are under."""
+        events = [*self.flow.returns, *self.flow.barriers, *self.flow.accesses]
+        return launches.leaves_of(x for e in events for x in conjuncts(e.guard))
 
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
@@ -167,7 +179,22 @@ class Harness:
         if launch is None or launch.grid is None or launch.block is None:
             return None
         found = kernels.case(launch, host)
-        return None if found is None else (found.grid, found.block)
+        if found is None:
+            return None
+        return self._passed(found.grid, found.block, host), found.block
+
+    def _passed(self, grid: Triple, block: Triple, host: Values) -> Triple:
+        """The grid, large enough on an axis where the caller passes it: what it is to be is the caller's business."""
+        assert self.launch is not None and self.launch.grid is not None
+        limits = launches.leaves_of(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
+                                    for x in t.atoms_of(c.limit))  # fmt: skip
+        free = [launches.bare(x).op == "atom" and launches.bare(x).data.kind == "param"
+                and launches.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
+        if not any(free):
+            return grid
+        enough = self.cover(self.kernel_values(host), block)
+        x, y, z = (max(a, b) if take else a for a, b, take in zip(grid, enough, free))
+        return x, y, z
 
     def setup(self, host: Values, grid: Triple | None = None, block: Triple | None = None) -> Setup:
         """The launch at these sizes; ``grid`` and ``block`` replace the host's."""
@@ -176,7 +203,7 @@ class Harness:
         if block is None:
             block = own[1] if own is not None else self.block()
         if grid is None:
-            grid = own[0] if own is not None else self.cover(values, block)
+            grid = own[0] if own is not None else self.cover(values, block, self.at_least(block))
         return self._made(values, host, grid, block)
 
     def _made(self, values: Values, host: Values, grid: Triple, block: Triple) -> Setup:
@@ -216,6 +243,10 @@ class Harness:
         dynamic = any(a.obj.kind == "shared" and a.obj.extent is None for a in self.flow.accesses)
         return block[0] * block[1] * block[2] * 16 if dynamic else 0
 
+    def at_least(self, block: Triple) -> Triple:
+        """Blocks that a launch of the kernel by itself has: two on every axis that has threads."""
+        return 2, 2 if block[1] > 1 else 1, 2 if block[2] > 1 else 1
+
     # --- a grid that covers -------------------------------------------------------------------
 
     def cover(self, values: Values, block: Triple, at_least: Triple = (1, 1, 1)) -> Triple:
@@ -249,6 +280,26 @@ class Harness:
             return high
         except t.Undefined:
             return 1
+
+    def wide(self, values: Values, grid: Triple, block: Triple) -> Triple:
+        """The block, large enough for coordinates of a thread's number alone."""
+        result = list(block)
+        for at, axis in enumerate("xyz"):
+            for item in self.kernel.layout.coordinates:
+                if item.ids != {TID[axis]} or item.loop is not None:
+                    continue
+                for extent in range(result[at], 1026):
+                    tried = [*result[:at], extent, *result[at + 1 :]]
+                    case = self.case(values, grid, (tried[0], tried[1], tried[2]))
+                    try:
+                        if case.reach(item) >= case.size(item):
+                            result[at] = extent
+                            break
+                    except t.Undefined:
+                        break
+                else:
+                    result[at] = 1025
+        return result[0], result[1], result[2]
 
     def reach(self, values: Values, grid: Triple, block: Triple) -> int | None:
         """Elements of the first tested coordinate that a launch comes to; None where that cannot be counted."""
@@ -324,11 +375,12 @@ class Harness:
         if extent is None:
             same = [o for o, p in self.launch.objects().items() if p.obj is key] if self.launch is not None else []
             extent = self.extent([*same, obj], case)
-        buffer = Buffer(name, element, max(1, min(extent, _LARGEST)), self._fill(obj, element, case))
+        extent = max(1, min(extent, _LARGEST))
+        buffer = Buffer(name, element, extent, self._fill(obj, element, case, extent))
         buffers[obj] = shared[key] = buffer
         return buffer
 
-    def _fill(self, obj: Obj, element: Type, case: kernels.Case) -> Any:
+    def _fill(self, obj: Obj, element: Type, case: kernels.Case, extent: int) -> Any:
         accesses = [a for a in self.flow.accesses if a.obj is obj]
         if accesses and all(a.mode == "w" for a in accesses):
             return "nan"
@@ -336,15 +388,19 @@ class Harness:
             return 0
         if isinstance(element, Int) and self._is_index(obj):
             return ("hash", 0, max(1, self._largest(case)))
+        if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
+            few = (hashed(zlib.crc32(obj.name.encode()), np.arange(extent)) % np.uint64(7)).astype(np.int64)
+            return few if isinstance(element, Int) else few - 2.0
         return "hash"
 
     def _is_index(self, obj: Obj) -> bool:
         """Whether what is loaded from there takes part in an address."""
-        for access in self.flow.accesses:
-            for leaf in t.leaves(access.index) if access.index is not None else ():
-                if leaf.data.kind == "load" and leaf.data.data is obj:
-                    return True
-        return False
+        return any(
+            leaf.data.kind == "load" and leaf.data.name.partition("[")[0] == obj.name
+            for access in self.flow.accesses
+            if access.index is not None
+            for leaf in t.leaves(access.index)
+        )
 
     def _largest(self, case: kernels.Case) -> int:
         sizes = []
@@ -370,9 +426,11 @@ class Harness:
     def _top(self, access: Access, case: kernels.Case) -> int | None:
         p = expand(access.scalar or {})
         layout = self.kernel.layout
+        whole = [x.ids for x in shapes.axes(p).values() if x.thread and x.block and shapes.is_block(x.block)]
         for term in conjuncts(access.guard):
             item = layout.coordinate(term)
-            if item is not None:
+            # A test of the thread's number alone bounds no index that the block's number takes part in.
+            if item is not None and not any(item.ids & ids and not ids <= item.ids for ids in whole):
                 p = _replaced(p, item.index, t.add(item.limit, {(): 1}, -1))
         for axis in shapes.axes(p).values():
             if axis.thread and axis.grid and axis.block is not None:
@@ -422,6 +480,20 @@ class Harness:
             if distance is not None and step is not None and step > 0:
                 ranges[loop.counter] = (0, max(0, distance // step))
         return ranges
+
+
+def _bound(kernel: Kernel, launch: Launch | None) -> tuple[Kernel, Launch | None]:
+    """The kernel with template parameters that no visible launch binds bound to something usual."""
+    missing = [x for x in kernel.decl.template if x[0] not in dict(kernel.bindings)]
+    if not missing:
+        return kernel, launch
+    usual: dict[str, Type | int] = {name: F32 if kind == "type" else 2 for name, kind in missing}
+    made = type(kernel)(kernel.decl, tuple(sorted({**usual, **dict(kernel.bindings)}.items())), kernel.config)
+    if launch is None:
+        return made, None
+    launched = type(launch)(launch.event, launch.flow, made, launch.config)
+    made.launches.append(launched)
+    return made, launched
 
 
 def _numbers(value: Any) -> Iterator[Term]:

@@ -36,6 +36,8 @@ class Fault(NamedTuple):
     wrong: tuple[Wrong, ...] = ()
     of: int | None = None
     """Elements that were meant to be handled, where that is known."""
+    owner: tuple[Triple, Triple] | None = None
+    """The thread that handles the first wrong element where nothing is amiss: (block, thread)."""
 
 
 class Run(NamedTuple):
@@ -114,7 +116,8 @@ def _missed(run: Run, wanted: BufferState, got: BufferState) -> Fault | None:
         text = f"processed the first {threads} elements only: `{wanted.name}[{lost[0]}]` and all after it are not written"
     elif not done:
         text = f"no element of `{wanted.name}` is written"
-    return Fault("never-written", text, lost[0], tuple(wrong), total)
+    owner = place(owners[0], run.repaired.grid, run.repaired.block)
+    return Fault("never-written", text, lost[0], tuple(wrong), total, owner)
 
 
 def _own_index(run: Run) -> bool:

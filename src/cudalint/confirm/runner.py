@@ -10,8 +10,10 @@ from cudalint.confirm import oracle as oracles
 from cudalint.confirm.experiment import AS_LAUNCHED, Bench, Plan, Trial
 from cudalint.confirm.harness import Unready
 from cudalint.facts import analyse
+from cudalint.facts import terms as t
 from cudalint.facts.model import HostFunction, Kernel
 from cudalint.facts.model import Launch as VisibleLaunch
+from cudalint.facts.uniformity import expand
 from cudalint.findings import Case, Evidence, Prediction
 from cudalint.rules.registry import checks, experiment
 from cudalint.sim.values import Unsupported
@@ -113,19 +115,22 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
         if plan.reference is not None and seen_run.end != "inconclusive":
             grid, block = plan.reference(setup)
             if (grid, block) != (setup.grid, setup.block):
-                repaired = harness.setup(host, grid, block)
-                repaired = repaired._replace(args=setup.args)
+                # The same buffers: only the launch differs.
+                repaired = harness.setup(host, grid, block)._replace(args=setup.args)
                 run = run._replace(repaired=repaired, reference=_run(plan, repaired, trial, bench.kernel.function))
             else:
                 run = run._replace(repaired=setup, reference=seen_run)
             assert run.reference is not None
-            if run.reference.end == "inconclusive":
-                return Outcome(trial, "inconclusive", None, setup, run.reference.reason)
-        fault = plan.oracle(run) or oracles.no_end(run)
+            if run.reference.end in ("inconclusive", "refused"):
+                why = run.reference.reason or f"no launch to compare with: {run.reference.launch_error}"
+                return Outcome(trial, "inconclusive", None, setup, why)
+        fault = plan.oracle(run)
     except (Unready, Unsupported) as why:
         return Outcome(trial, "inconclusive", None, None, str(why))
     if fault is not None:
         return Outcome(trial, "hang" if fault.symptom == "hang" else "wrong", fault, setup)
+    if seen_run.end == "no-end":
+        return Outcome(trial, "hang", None, setup, f"does not end: {seen_run.reason}")
     if seen_run.end in ("inconclusive", "fault"):
         return Outcome(trial, "inconclusive", None, setup, seen_run.reason or seen_run.end)
     return Outcome(trial, "ok", None, setup)
@@ -155,7 +160,7 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
             "simulated", "confirmed", fault.text, dict(failing.trial.sizes), grid, block, fault.symptom, fault.first,
             tuple(w._asdict() for w in fault.wrong), prediction, cases,
         )  # fmt: skip
-    unknown = next((o for o in outcomes if o.word == "inconclusive"), None)
+    unknown = next((o for o in outcomes if o.word in ("inconclusive", "hang")), None)
     ran = [o for o in outcomes if o.word in ("ok", "refused")]
     if unknown is not None and (not ran or bench.witness is not None):
         return Evidence("simulated", "inconclusive", unknown.reason, prediction=prediction, cases=cases)
@@ -178,23 +183,26 @@ def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Predic
     if witness is None:
         return Prediction("no fault", {}, None, not any(o.fault is not None for o in outcomes))
     first = witness.values.get(plan.first) if plan.first is not None else None
-    sizes = dict(witness.sizes)
-    here = [o for o in outcomes if dict(o.trial.sizes) == sizes]
-    held = any(o.fault is not None and (not isinstance(first, int) or _at(o, first)) for o in here)
+    (sizes,) = bench.predicted()
+    here = [o for o in outcomes if o.fault is not None and (plan.anywhere or dict(o.trial.sizes) == sizes)]
+    held = any(not isinstance(first, int) or first in _places(bench, o) for o in here)
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
-    return Prediction(words, sizes, first if isinstance(first, int) else None, held)
+    return Prediction(words, dict(witness.sizes), first if isinstance(first, int) else None, held)
 
 
-def _at(outcome: Outcome, first: int) -> bool:
-    """Whether the fault begins where it was said to: at that element, or in the row or pack of that number."""
-    fault = outcome.fault
+def _places(bench: Bench, outcome: Outcome) -> Iterator[int]:
+    """The first wrong index, as an element and as a coordinate of the thread that should have handled it."""
+    fault, setup = outcome.fault, outcome.setup
     if fault is None or fault.first is None:
-        return False
-    if fault.first == first or fault.first == 0 == first or fault.of is None:
-        return True
-    if first == 0:
-        return False
-    return fault.first % first == 0 or fault.first // first >= 1
+        return
+    yield fault.first
+    if fault.owner is not None and setup is not None:
+        here = setup.case.of(*fault.owner)
+        for item in bench.kernel.layout.coordinates:
+            try:
+                yield here.peak(expand(item.index))
+            except t.Undefined:
+                continue
 
 
 # --- findings -----------------------------------------------------------------------------------

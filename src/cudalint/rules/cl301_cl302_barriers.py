@@ -244,7 +244,9 @@ def experiment_cl301(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     alone = bench.alone()
-    return Plan(alone.trials(), oracle.arrivals, watch=frozenset(), bench=alone)
+    alone.harness.coarse = True
+    data_decides = any(name.startswith("thread ") for name in (bench.witness.values if bench.witness else ()))
+    return Plan(alone.trials(), oracle.arrivals, watch=frozenset(), anywhere=data_decides, bench=alone)
 
 
 experiment_cl302 = experiment_cl301
