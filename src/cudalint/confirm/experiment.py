@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudalint.confirm import oracle
 from cudalint.confirm.harness import Harness
+from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
 from cudalint.rules.launches import has_tail
 
 if TYPE_CHECKING:
@@ -135,6 +136,53 @@ class Bench:
             reached.add(self.harness.reach({**self.harness.kernel_values(host)}, *found))
         total = reached.pop()
         return [total, total + 1] if not reached and total is not None and 0 < total <= _LARGE else []
+
+    def clipped(self, *numbers: int) -> list[dict[str, int]]:
+        """Large sizes, each cut to what the main size's type holds, and the sizes of the witness."""
+        found: list[dict[str, int]] = []
+        for n in sorted(numbers):
+            sizes = self._all(n, 5)
+            if sizes not in found:
+                found.append(sizes)
+        return [*found, *(s for s in self.predicted() if s not in found)]
+
+    def sparse(self, *numbers: int) -> list[Trial]:
+        """Runs of the first and last blocks alone at large sizes, loops at their ends."""
+        return [Trial(s, blocks="tail", loops="ends") for s in self.clipped(*numbers)]
+
+    def one_block(self, setup: Setup) -> tuple[Triple, Triple]:
+        """A launch of one block along every axis whose coordinates loops step over the data."""
+        grid = list(self.harness.cover(setup.values, setup.block))
+        for at, axis in enumerate("xyz"):
+            if all(c.loop is not None for c in self.kernel.layout.coordinates if axis in c.axes):
+                grid[at] = 1
+        return (grid[0], grid[1], grid[2]), setup.block
+
+    def products(self, *kinds: str) -> list[tuple[Any, int, int]]:
+        """Where the kernel forms products in which launch built-ins of these kinds take part."""
+        found = []
+        for operation in self.kernel.flow.operations:
+            if {x.data.kind for x in leaves(operation.term)} & set(kinds):
+                found.append((operation.fn.file, operation.node.start, operation.node.end))
+        return found
+
+    def narrowed(self, host: Values) -> Fault | None:
+        """What the host's arithmetic makes of a size or of the grid, where the mathematical value is another."""
+        launch = self.launch
+        if launch is None or launch.grid is None:
+            return None
+        bounding = {x for c in self.kernel.layout.coordinates for x in atoms_of(c.limit)}
+        bounding = {y for x in bounding for y in leaves(x)}
+        items = [(f"`{f.data.name}`", a) for f, a in launch.mapping.items() if f in bounding]
+        items += [(f"the grid on {axis}", a) for axis, a in zip("xyz", launch.grid)]
+        for name, term in items:
+            try:
+                kept, meant = evaluate(term, host), evaluate(term, host, exact=False)
+            except Undefined:
+                continue
+            if kept != meant:
+                return oracle.Fault("wrap", f"{name} is {kept} in the machine's arithmetic, {meant} was meant")
+        return None
 
     def covering(self, setup: Setup) -> tuple[Triple, Triple]:
         """A launch of the same blocks that comes to every element."""

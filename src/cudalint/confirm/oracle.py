@@ -65,7 +65,7 @@ def place(linear: int, grid: Triple, block: Triple) -> tuple[Triple, Triple]:
 def coverage(run: Run, *, twice: bool = False) -> Fault | None:
     """Elements that the covering launch writes and this one does not; with ``twice``, those that several threads
     write here and one thread there."""
-    if run.reference is None or run.repaired is None or run.seen.end == "refused":
+    if run.reference is None or run.repaired is None or run.seen.end == "refused" or run.seen.sampled:
         return None
     for name, state in run.reference.buffers.items():
         here = run.seen.buffers.get(name)
@@ -222,6 +222,24 @@ def refused(run: Run) -> Fault | None:
     return Fault("refused", f"the launch is refused: {run.seen.launch_error}")
 
 
+def empty(run: Run) -> Fault | None:
+    """A launch that is refused because a dimension of its grid or block is 0."""
+    return refused(run) if min(*run.setup.grid, *run.setup.block) == 0 else None
+
+
+def last(run: Run) -> Fault | None:
+    """The last element of a buffer that the kernel writes, written by nobody."""
+    if run.seen.end != "done":
+        return None
+    for name, state in run.seen.buffers.items():
+        if not any(int(x) >= 0 for a, b in state.touched() for x in state.writers([a, b - 1])[0]):
+            continue
+        if int(state.writers([state.extent - 1])[0][0]) < 0:
+            at = state.extent - 1
+            return Fault("never-written", f"the last element of `{name}`, {at}, is never written", at, (), state.extent)
+    return None
+
+
 def races(run: Run) -> Fault | None:
     for e in run.seen.races or ():
         return Fault(
@@ -246,11 +264,12 @@ def independence(run: Run) -> Fault | None:
             continue
         if a.dtype.kind not in "iufb":
             continue
+        due = state.writers()[0] >= 0
         if a.dtype.kind == "f":
             same = np.isclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
         else:
             same = a == b
-        gaps = np.flatnonzero(~same)
+        gaps = np.flatnonzero(due & ~same)
         if len(gaps):
             first = int(gaps[0])
             return Fault(
@@ -298,6 +317,6 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "first_of", "independence", "no_end", "outside", "place", "races",
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "independence", "last", "no_end", "outside", "place", "races",
     "refused", "t", "thread_name", "wraps", "written_twice",
 ]  # fmt: skip

@@ -110,8 +110,8 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
         seen_run = _run(plan, setup, trial, bench.kernel.function)
         run = oracles.Run(setup, seen_run)
         if seen_run.end == "refused":
-            fault = oracles.refused(run)
-            return Outcome(trial, "refused", fault if plan.refusal else None, setup, seen_run.launch_error)
+            fault = plan.oracle(run) if plan.refusal else None
+            return Outcome(trial, "refused", fault, setup, seen_run.launch_error)
         if plan.reference is not None and seen_run.end != "inconclusive":
             grid, block = plan.reference(setup)
             if (grid, block) != (setup.grid, setup.block):

@@ -18,6 +18,7 @@ from cudalint.rules.stride import overrun
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Conversion, Induction, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -413,3 +414,30 @@ def _passes(bound: Bound, limit: Term, env: dict[Term, int], size: int) -> bool:
         return False
     inside = term_is_below is not None and bool(ids_of([term_is_below]))
     return bool(found) == inside
+
+
+def experiment_cl101(bench: Bench) -> Plan:
+    """The first and last blocks of a launch of 2^32 threads: whether a product of dimensions wraps."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    places = bench.products("bdim", "gdim")
+    trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
+    return Plan(trials, lambda run: oracle.wraps(run, places), watch=frozenset())
+
+
+def experiment_cl102(bench: Bench) -> Plan:
+    """The same for a product that a block's number takes part in: the first thread past 2^32."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    places = bench.products("bid")
+    trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
+    return Plan(trials, lambda run: oracle.wraps(run, places), watch=frozenset())
+
+
+def experiment_cl103(bench: Bench) -> Plan:
+    """The last blocks at 2^31 + 1 and 2^32 + 1 elements: an index that cannot name them wraps."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    trials = bench.sparse(bench.threads() + 1, (1 << 31) + 1, (1 << 32) + 1)
+    kinds = ("signed", "unsigned", "convert")
+    return Plan(trials, oracle.first_of(oracle.outside, lambda run: oracle.wraps(run, kinds=kinds)), watch=frozenset())

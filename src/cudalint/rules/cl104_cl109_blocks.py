@@ -17,6 +17,7 @@ from cudalint.rules.draft import Draft, EditDraft, FixDraft
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Conversion, Event, Flow, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -384,3 +385,21 @@ def _tries(divisors: Iterable[int], high: int) -> list[int]:
                 first = -(-base // divisor)
                 found.update((first + k) * divisor + 1 for k in range(8))
     return sorted(n for n in found if n <= high)
+
+
+def experiment_cl104(bench: Bench) -> Plan:
+    """The host's count at sizes near 2^31, then the launch it makes: refused, or short of elements."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    t_ = bench.threads()
+    trials = bench.sparse(t_ + 1, (1 << 31) - t_ + 1, (1 << 31) - 1)
+    return Plan(trials, oracle.first_of(oracle.refused, oracle.coverage), bench.covering, refusal=True, host=bench.narrowed)
+
+
+def experiment_cl109(bench: Bench) -> Plan:
+    """The first and last blocks from 2^24 + 1 elements on: whether the last element has a thread."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    trials = bench.sparse(bench.threads() + 1, (1 << 24) + 1, (1 << 24) + 3, (1 << 25) + 3)
+    trials = [trial._replace(loops="all") for trial in trials]
+    return Plan(trials, oracle.first_of(oracle.coverage, oracle.last), bench.covering)

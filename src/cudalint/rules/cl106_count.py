@@ -16,6 +16,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Conversion
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -205,3 +206,11 @@ def _draft(
             related,
         )  # fmt: skip
     return None
+
+
+def experiment_cl106(bench: Bench) -> Plan:
+    """What the host passes at 2^31 and 2^32 elements, and the launch it makes of it."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    trials = bench.sparse(bench.threads() + 1, 1 << 31, 1 << 32)
+    return Plan(trials, oracle.first_of(oracle.refused, oracle.coverage), refusal=True, host=bench.narrowed)

@@ -19,6 +19,7 @@ from cudalint.rules.stride import overrun, sides
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -181,3 +182,11 @@ def _surplus(
         return None
     block = width.block_of(launch, kernel.config)
     return width.named(env), (blocks, 1, 1), block, thread, wrapped, meant
+
+
+def experiment_cl108(bench: Bench) -> Plan:
+    """The last passes of loops near the end of the index's type: whether the step wraps before the test."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    trials = bench.sparse(bench.threads() + 1, (1 << 30) + 1, (1 << 31) - 1, (1 << 32) - 1)
+    return Plan(trials, oracle.first_of(oracle.wraps, oracle.outside, oracle.no_end), watch=frozenset())

@@ -17,6 +17,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
@@ -449,3 +450,14 @@ def _walking_loop(kernel: Kernel, access: Access) -> Loop | None:
             if any(leaf in terms for a in t.atoms_of(access.scalar) for leaf in t.leaves(a)):
                 return loop
     return None
+
+
+def experiment_cl201(bench: Bench) -> Plan:
+    """Elements that several threads write here and one in a single block; values that depend on the launch."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    judge = oracle.first_of(oracle.written_twice, oracle.coverage, oracle.independence)
+    return Plan(bench.trials(), judge, bench.one_block, first="element handled twice")
+
+
+experiment_cl211 = experiment_cl201

@@ -16,6 +16,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Term
 
@@ -104,3 +105,11 @@ def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
         launches.callers(launch),
         level="error" if worse else "note",
     )  # fmt: skip
+
+
+def experiment_cl204(bench: Bench) -> Plan:
+    """The launch as the host computes it, each size at 0 in turn: a grid without blocks is refused."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    bench.harness.literal = True
+    return Plan(bench.trials(zero=True), oracle.empty, watch=frozenset(), refusal=True)

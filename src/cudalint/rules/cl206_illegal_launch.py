@@ -13,6 +13,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.model import Launch
 
 CODES = ("CL206",)
@@ -72,3 +73,10 @@ def _fault(block: dict[str, int | None], grid: dict[str, int | None]) -> tuple[s
 def _triple(known: dict[str, int | None]) -> tuple[int, int, int] | None:
     x, y, z = known.values()
     return None if x is None or y is None or z is None else (x, y, z)
+
+
+def experiment_cl206(bench: Bench) -> Plan:
+    """The launch with the dimensions it has: the driver takes it or not."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    return Plan(bench.trials(), oracle.refused, watch=frozenset(), refusal=True)

@@ -95,7 +95,7 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
         return None
     lost = _lost(kernel, event, barrier, split, support.unrolled(conditions))
     level: Level = "error" if lost else "warning"
-    exact = support.exact_everywhere(kernel, conditions)
+    exact = split.visible is False
     if exact:
         level = support.dropped(level)
     line = barrier.fn.file.span(barrier.node.start, barrier.node.end).line
@@ -161,11 +161,11 @@ def _after(access: Access, event: Event) -> bool:
 
 def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Draft | None:
     culprit = _divergent(kernel, guards, barrier.scope)[-1]
-    reason, conditions = _reason(kernel, culprit, barrier.scope)
+    reason, conditions, parting = _reason(kernel, culprit, barrier.scope)
     split = support.split(kernel, conditions, scope=barrier.scope)
     if split is None:
         return None
-    exact = support.exact_everywhere(kernel, conditions)
+    exact = split.visible is False
     whom = _whom(split, barrier.scope, split.stays_block)
     # Where a caller parts its threads, the call is the barrier they miss.
     fn, node, related = barrier.fn, barrier.node, support.calls(barrier)
@@ -182,7 +182,7 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
             split.sizes, split.grid, split.block, (split.stays_block, split.stays),
             _values(split, whom, split.taken, split.others, split.first, split.stays),
         ),
-        ((culprit.fn.file, culprit.node.start, _header_end(culprit), "threads part here"), *related),
+        ((parting.fn.file, parting.node.start, _header_end(parting), "threads part here"), *related),
         "warning" if exact else None,
     )  # fmt: skip
 
@@ -196,30 +196,32 @@ def _values(
     split: support.Split, whom: str, arrive: int, miss: int, here: support.Triple, away: support.Triple
 ) -> dict[str, int | str]:
     if split.counted:
-        return {f"threads {whom} that arrive": arrive, f"threads {whom} that do not": miss}
-    return {f"thread {whom} that arrives": _name(here), f"thread {whom} that does not": _name(away)}
+        return {**split.there, f"threads {whom} that arrive": arrive, f"threads {whom} that do not": miss}
+    return {**split.there, f"arrives {whom}": f"thread {_name(here)}", "does not": f"thread {_name(away)}"}
 
 
 def _name(thread: support.Triple) -> str:
     return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
 
 
-_EXACT = "; at the visible launches it holds, but only while every size is a multiple of the block"
+_EXACT = "; the visible launches do not come to it: that takes a size that is no multiple of the block"
 
 
-def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term]]:
-    """Why a guard parts the threads, with the conditions under which a thread comes to the barrier."""
+def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term], Guard]:
+    """Why a guard parts the threads, the conditions under which a thread comes to the barrier, and where it is."""
     differs = "which differs between " + ("threads" if scope == "block" else f"blocks of the {scope}")
     if guard.loop is not None:
         uniformity = kernel.uniformity("block" if scope == "block" else "grid")
         for control in guard.loop.control:
             if uniformity.level(control) in _DIVERGENT:
                 if control is guard.loop.cond:
-                    return f"the loop around it runs while {_condition(guard)}, {differs}", [control]
-                return f"the loop around it is left by a `break` under a condition {differs}", [t.lnot(control)]
+                    return f"the loop around it runs while {_condition(guard)}, {differs}", [control], guard
+                leaving = guard.loop.leaves.get(control, guard)
+                under = _condition(leaving) if leaving is not guard else "a condition"
+                return f"the loop around it is left by a `break` under {under}, {differs}", [t.lnot(control)], leaving
     if guard.why in ("continue", "break"):
-        return f"it comes after a `{guard.why}` under {_condition(guard)}, {differs}", [guard.term]
-    return f"it stands under {_condition(guard)}, {differs}", [guard.term]
+        return f"it comes after a `{guard.why}` under {_condition(guard)}, {differs}", [guard.term], guard
+    return f"it stands under {_condition(guard)}, {differs}", [guard.term], guard
 
 
 def _condition(guard: Guard) -> str:

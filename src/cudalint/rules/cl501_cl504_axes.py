@@ -18,6 +18,7 @@ from cudalint.rules.draft import Draft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Guard
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.shapes import Axis, Bound
@@ -128,15 +129,12 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
         if not using or not all(needed <= u.alone for u in using):
             continue
         name = definition.var.name
-        shape = _shape(kernel)
         yield Draft(
             "CL504", definition.fn, definition.fn.file, definition.node.start, definition.node.end,
             f"`{name}` is formed before `{found.fast.name}` and `{found.slow.name}` are tested: nothing is wrong while "
             "it is used after the tests only, but the next edit that uses it above them is out of range",
             "form the offset below the tests of both axes",
-            Witness(
-                {}, None, shape, ((0, 0, 0), (shape[0] - 1, 0, 0)), {"first use is on line": _line(using[0].access)}
-            ),
+            Witness({}, values={"first use is on line": _line(using[0].access)}),
         )  # fmt: skip
 
 
@@ -222,7 +220,7 @@ def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft 
     return Draft(
         "CL501", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
         f"`{support.text(use.access.fn, use.access.node)}` is reached by threads past the end of a row: {why}, "
-        f"so a thread with {fast} >= {row_words} works on an element of the next row",
+        f"so a thread with {fast} >= {row_words} works on an element of the next row, which has a thread of its own",
         f"test {fast} and {slow} each against its own size, then form the offset",
         Witness(sizes, grid, block, thread, {f"{fast} of that thread": width, "row it should not touch": 1}),
         (*support.calls(use.access), *support.launched_at(kernel, 1)),
@@ -379,3 +377,13 @@ def _number(term: Term, env: w.Assignment) -> int:
         return int(t.evaluate(term, env))
     except t.Undefined:
         return 1
+
+
+def experiment_cl501(bench: Bench) -> Plan:
+    """Elements that two threads write, one of them from the row before, and accesses outside of the image."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    return Plan(bench.trials(), oracle.first_of(oracle.written_twice, oracle.outside))
+
+
+experiment_cl502 = experiment_cl501

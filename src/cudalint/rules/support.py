@@ -12,7 +12,7 @@ from cudalint.facts.flow import BDIM, BID, GDIM, TID
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cudalint.facts.events import Event
     from cudalint.facts.model import Kernel, Launch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Place = tuple["SourceFile", int, int, str]
 Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
+_SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
 _DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "note"}
@@ -126,50 +127,119 @@ class Split(NamedTuple):
     stays_block: Triple
     counted: bool
     env: dict[Term, int]
+    visible: bool | None = None
+    """Whether a visible launch shows it; None where not all launches can be seen."""
+    there: dict[str, int] = {}
+    """Values of loop variables at that moment."""
 
 
 def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -> Split | None:
     """The smallest case in which some threads of one block meet all ``conditions`` and others do not.
 
-    With ``scope`` grid or cluster, threads of all blocks count. Values that differ from thread to
-    thread and are not made of launch built-ins (data) may take any value in each thread.
+    The visible launches are tried first, with sizes that their host function lets through. Where none
+    of them shows it, the kernel is judged by itself, on a grid that covers. With ``scope`` grid or
+    cluster, threads of all blocks count. Values that differ from thread to thread and are not made of
+    launch built-ins (data) may take any value in each thread.
     """
-    shape = block_shape(kernel)
-    threads = shape[0] * shape[1] * shape[2]
     cond = unrolled(conditions)
-    leaves = t.leaves(cond)
     uniformity = kernel.uniformity("block" if scope == "block" else "grid")
-    data = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM]
-    sizes = [x for x in leaves if x.data.kind not in _LAUNCH_KINDS and x not in data]
-    sizes.sort(key=lambda x: x.key)
-    data.sort(key=lambda x: x.key)
+    data = {x for x in t.leaves(cond) if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM}
+    shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    for launch in shown:
+        found = _split_at(launch, cond, data, scope)
+        if found is not None:
+            return found
+    shape = block_shape(kernel)
+    found = _search(cond, data, scope, lambda env: (_covering(env, shape), shape), (), shape, kernel.config.max_elements)
+    if found is None or not shown or len(shown) < len(kernel.launches):
+        return found
+    return found._replace(visible=False)
+
+
+def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str) -> Split | None:
+    """The same at one visible launch: its own grid and block, sizes that its host function lets through."""
+    assert launch.grid is not None
+    assert launch.block is not None
+    parts = (*launch.grid, *launch.block)
+
+    def dims(env: dict[Term, int]) -> tuple[Triple, Triple] | None:
+        if not all(w.allowed(c, env) for c in launch.conditions):
+            return None
+        try:
+            grid, block = halves([int(t.evaluate(p, env)) for p in parts])
+        except t.Undefined:
+            return None
+        possible = min(*grid, *block) > 0 and block[0] * block[1] * block[2] <= 1024
+        return (grid, block) if possible else None
+
+    shape = [launch.known_block(a) or 0 for a in "xyz"]
+    usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
+    found = _search(launch.at_launch(cond), data, scope, dims, parts, usual, launch.config.max_elements)
+    if found is None:
+        return None
+    fixed = {
+        x.data.name: value.data
+        for x in t.leaves(cond)
+        if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
+    }
+    return found._replace(visible=True, sizes={**fixed, **found.sizes})
+
+
+def _covering(env: dict[Term, int], shape: Triple) -> Triple:
+    """A grid of a few blocks for a kernel judged by itself: enough for the largest size, two on other axes."""
+    threads = shape[0] * shape[1] * shape[2]
+    biggest = max(env.values(), default=0)
+    blocks = max(2, biggest // max(1, threads) + 1) if biggest < 1 << 20 else 2
+    return blocks, 2 if shape[1] > 1 else 1, 2 if shape[2] > 1 else 1
+
+
+def _search(
+    cond: Term, data: set[Term], scope: str, dims: Callable[[dict[Term, int]], tuple[Triple, Triple] | None],
+    parts: Sequence[Term], usual: Triple, limit: int | None,
+) -> Split | None:  # fmt: skip
+    threads = usual[0] * usual[1] * usual[2]
+    leaves = t.leaves(cond)
+    free_leaves = sorted(data & leaves, key=lambda x: x.key)
+    involved = [x for x in leaves if x not in data] + [x for p in parts for x in t.leaves(p)]
+    sizes = list(dict.fromkeys(x for x in involved if x.data.kind not in _LAUNCH_KINDS))
+    sizes.sort(key=lambda x: (x not in leaves, x.key))
     known = [int(c) for c in w.constants([cond])]
-    per_size: list[Sequence[int]] = [
-        w.candidates(x, known, (threads - 1, threads, threads + 1, shape[0] + 1, shape[1] + 1)) for x in sizes
-    ]
-    free = [_values(x, w.constants([cond], floats=True)) for x in data]
+    around = (threads - 1, threads, threads + 1, usual[0] + 1, usual[1] + 1)
+    choices: list[Sequence[int]] = []
+    for leaf in sizes:
+        fixed = w.assumed(leaf)
+        values = [fixed] if fixed is not None else w.candidates(leaf, known, around)
+        if leaf.data.kind == "count":
+            values = list(range(_PASSES if len(sizes) == 1 else 3))
+        elif limit is not None:
+            values = [v for v in values if v <= limit]
+        choices.append(values or [leaf.data.lo])
+    free = [_values(x, w.constants([cond], floats=True)) for x in free_leaves]
     # One thread over a full block is the case people meet; then the smallest.
-    over = tuple(min(threads + 1, x.data.hi) for x in sizes)
-    tries = list(dict.fromkeys([over, *islice(_diagonal(per_size), _TRIES)]))
+    over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
+    tries = list(dict.fromkeys([over, *islice(_diagonal(choices), max(_TRIES, _PASSES if len(sizes) == 1 else 0))]))
     # A few threads first: most conditions part them at the ends or between neighbours.
     for sampled, assignment in [(True, a) for a in tries] + [(False, a) for a in tries[:8]]:
         env = dict(zip(sizes, assignment))
-        biggest = max(assignment, default=0)
-        blocks = max(2, biggest // max(1, threads) + 1) if biggest < 1 << 20 else 2
-        grid = (blocks, 2 if shape[1] > 1 else 1, 2 if shape[2] > 1 else 1)
-        env.update(dimensions(grid, shape))
-        last = (blocks - 1, grid[1] - 1, grid[2] - 1)
+        shape = dims(env)
+        if shape is None:
+            continue
+        grid, block = shape
+        env.update(dimensions(grid, block))
+        last = (grid[0] - 1, grid[1] - 1, grid[2] - 1)
         groups: Iterable[list[Triple]]
         if scope == "block":
-            groups = [[b] for b in dict.fromkeys([(0, 0, 0), (min(1, blocks - 1), 0, 0), last])]
+            groups = [[b] for b in dict.fromkeys([(0, 0, 0), (min(1, grid[0] - 1), 0, 0), last])]
         else:
-            groups = [[(b, 0, 0) for b in range(min(blocks, 8))]]
+            groups = [[(b, 0, 0) for b in range(min(grid[0], 8))]]
         for group in groups:
-            if sampled and not data and not _differ(cond, env, shape, group):
+            if sampled and not free_leaves and not _differ(cond, env, block, group):
                 continue
-            found = _part(cond, env, shape, group, data, free)
+            found = _part(cond, env, block, group, free_leaves, free)
             if found is not None:
-                return Split({x.data.name: env[x] for x in sizes}, grid, shape, *found, not data, env)
+                named = {x.data.name: env[x] for x in sizes if x.data.kind in _SIZES and x.data.name != "argc"}
+                there = {f"{x.data.name} there": env[x] for x in sizes if x.data.kind in ("loop", "exit")}
+                return Split(named, grid, block, *found, not free_leaves, env, there=there)
     return None
 
 
@@ -279,43 +349,5 @@ def _truth(cond: Term, env: dict[Term, int]) -> bool | None:
         return None
 
 
-def exact_everywhere(kernel: Kernel, conditions: Sequence[Term]) -> bool:
-    """Whether every visible launch is known and no block of any parts at the conditions."""
-    if not kernel.launches:
-        return False
-    cond = unrolled(conditions)
-    return all(_exact(launch, cond) for launch in kernel.launches)
-
-
-def _exact(launch: Launch, cond: Term) -> bool:
-    grid = [launch.known_grid(a) for a in "xyz"]
-    block = [launch.known_block(a) for a in "xyz"]
-    if None in grid or None in block:
-        return False
-    shape = (block[0] or 1, block[1] or 1, block[2] or 1)
-    blocks = (grid[0] or 1, grid[1] or 1, grid[2] or 1)
-    here = launch.at_launch(cond)
-    passes = [x for x in t.leaves(here) if x.data.kind == "count"]
-    if len(passes) > 1:
-        return False
-    for block_index in {(0, 0, 0), (blocks[0] - 1, blocks[1] - 1, blocks[2] - 1)}:
-        env = {**dimensions(blocks, shape)}
-        for number in range(_PASSES):
-            env.update(dict.fromkeys(passes, number))
-            values = {
-                _truth(here, {**env, **coordinates(block_index, (x, y, z))})
-                for z in range(shape[2])
-                for y in range(shape[1])
-                for x in range(shape[0])
-            }
-            if None in values or len(values) > 1:
-                return False
-            if not passes or values == {False}:
-                break
-        else:
-            return False
-    return True
-
-
 _PASSES = 64
-"""Passes of a loop that are tried to see whether the threads of a block leave it together."""
+"""Passes of a loop that are tried where nothing else is open."""
