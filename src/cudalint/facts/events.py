@@ -170,12 +170,13 @@ class Loop:
     leaves it: the test, and the conditions of its ``break``\\ s. ``first``/``last`` bound the sequence
     numbers of the events inside."""
 
-    __slots__ = ("cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "node", "stack")
+    __slots__ = ("cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "leaves", "node", "stack")
 
     def __init__(self, node: Node, fn: Function, guard: Guard | None, stack: tuple[CallSite, ...], first: int) -> None:
         self.node, self.fn, self.guard, self.stack, self.first, self.last = node, fn, guard, stack, first, first
         self.cond: Term | None = None
         self.control: list[Term] = []
+        self.leaves: dict[Term, Guard] = {}
         self.inductions: dict[Var, Induction] = {}
         self.counter = atom(Atom("count", "pass", 0, INF, data=self), I64)
 

@@ -566,8 +566,11 @@ class _Walker:
             loop.control.append(test)
         if step is not None and self.alive:
             self.value(step)
-        for env, guard in exits.breaks:
-            loop.control.append(self.condition_since(guard, exits.base))
+        for _env, guard in exits.breaks:
+            condition = self.condition_since(guard, exits.base)
+            loop.control.append(condition)
+            if guard is not None and guard is not exits.base:
+                loop.leaves[condition] = guard
         loop.last = self.seq
         reached = self.alive
         for var in changed:
