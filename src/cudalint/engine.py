@@ -151,8 +151,8 @@ class Worker:
         self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset()
     ) -> None:
         self._overlay, self._compile_commands, self._targets = overlay, compile_commands, targets
-        # Nearly all that is made lives until its file is done: looking for garbage earlier finds none.
-        gc.set_threshold(100_000, 20, 20)
+        # Nearly all that is made lives until its file is done: the analysis collects between files.
+        gc.disable()
         # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}

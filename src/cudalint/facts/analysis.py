@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH = re.compile(rb"<<[ \t]*<|\b(?:cuda|hip)Launch")
+_GARBAGE = 500_000
+"""New objects between files that are worth a collection, where nothing else collects (the engine turns that off)."""
 _MAX_HOSTS = 100
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
@@ -36,6 +39,11 @@ def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | La
     Terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     t.reset()
+    if gc.get_count()[0] > _GARBAGE:
+        # Flows are cyclic. What outlives a collection (files, their trees and functions) lives to the end, and is not
+        # looked at again.
+        gc.collect()
+        gc.freeze()
     yield from _Analysis(project, project.file(path), config).units()
 
 
