@@ -131,6 +131,26 @@ def test_nothing_lost_is_a_warning(cudalint: Cudalint, write: Callable[..., Path
     assert finding["level"] == "warning"
 
 
+def test_a_size_that_the_host_checks_drops_a_level(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    checked = GUARD.replace("n <= 0", "n <= 0 || n % 256")
+    write("k.cu", KERNELS + HOST.format(guard=checked, launch="tile<<<n / 256, 256>>>(x, x, n)"))
+    (finding,) = cudalint.json("--select", "CL301", "k.cu")
+    assert finding["level"] == "warning"
+
+
+def test_a_witness_has_the_launch_that_is_there(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", KERNELS + HOST.format(guard=GUARD, launch="tile<<<3, 64>>>(x, x, 130)"))
+    (finding,) = cudalint.json("--select", "CL301", "k.cu")
+    assert finding["witness"]["grid"] == [3, 1, 1]
+    assert finding["witness"]["block"] == [64, 1, 1]
+    assert finding["witness"]["sizes"] == {"n": 130}
+    # The last block has elements 128 and 129.
+    assert finding["witness"]["values"] == {
+        "threads of block 2 that arrive": 2,
+        "threads of block 2 that do not": 62,
+    }
+
+
 def test_an_exact_launch_drops_a_level(cudalint: Cudalint, write: Callable[..., Path]) -> None:
     write("k.cu", KERNELS + HOST.format(guard=GUARD, launch="tile<<<4, 256>>>(x, x, 1024)"))
     (finding,) = cudalint.json("--select", "CL301", "k.cu")

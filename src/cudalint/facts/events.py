@@ -167,7 +167,8 @@ class Induction:
 
 class Loop:
     """A loop as executed. ``cond`` is its test (None: endless), ``control`` all that decides when a thread
-    leaves it: the test, and the conditions of its ``break``\\ s. ``first``/``last`` bound the sequence
+    leaves it: the test, and the conditions of its ``break``\\ s (``leaves`` says where those stand).
+    ``first``/``last`` bound the sequence
     numbers of the events inside."""
 
     __slots__ = ("cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "leaves", "node", "stack")
