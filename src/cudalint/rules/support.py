@@ -182,7 +182,19 @@ def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str) -> Split 
         for x in t.leaves(cond)
         if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
     }
-    return found._replace(visible=True, sizes={**fixed, **found.sizes})
+    env = dict(found.env)
+    for formal, actual in launch.mapping.items():
+        value = _value(actual, found.env)
+        if value is not None:
+            env[formal] = value
+    return found._replace(visible=True, sizes={**fixed, **found.sizes}, env=env)
+
+
+def _value(term: Term, env: dict[Term, int]) -> int | None:
+    try:
+        return int(t.evaluate(term, env))
+    except (t.Undefined, ValueError, OverflowError):
+        return None
 
 
 def _covering(env: dict[Term, int], shape: Triple) -> Triple:
