@@ -874,3 +874,16 @@ for _name in ("lround", "llround"):
     _HANDLERS[_name] = _HANDLERS[f"{_name}f"] = lambda code, node, name: (
         lambda value: lambda f: convert(_round(value(f)), I64)
     )(code.converted(node.args[0], F64))
+
+_IMPURE = frozenset(
+    {"swap", "__syncwarp", "__trap", "assert", "printf", "clock", "clock64", "__clock", "__clock64", "globaltimer"}
+)
+
+
+def is_pure(name: str) -> bool:
+    """Whether a built-in function only computes a value (or reads memory through its pointer)."""
+    if name.startswith(
+        ("atomic", "__syncthreads", "__barrier", "__stc", "__stw", "sincos", "__sincos", "modf", "__threadfence")
+    ):
+        return False
+    return (name in _HANDLERS and name not in _IMPURE) or (name.endswith("f") and name[:-1] in _REAL)

@@ -14,7 +14,9 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import VOID, Array, Float, Int, Ptr, Struct
 from cudalint.sim.calls import Calls
 from cudalint.sim.frame import EMPTY, Frame, LoopState, identity
+from cudalint.sim.loops import below, fan_out
 from cudalint.sim.places import ZERO, MemoryPlace, Place, flat, load_whole
+from cudalint.sim.progress import Control
 from cudalint.sim.values import Stop, Unsupported, lives_in_memory
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ class Code(Calls):
     ) -> None:
         super().__init__(machine, function, outer)
         self.this_type = this
+        self.sums: dict[ir.Var, ir.Assign] = {}
         for param in function.params:
             self.locals.add(param)
         self.scan(function.body)
@@ -72,7 +75,15 @@ class Code(Calls):
         return run
 
     def do_expr(self, node: ir.ExprStmt) -> Exec:
-        return self.effect(node.expr)
+        expr = node.expr
+        if self.sums and isinstance(expr, ir.Assign) and isinstance(expr.target, ir.Ref):
+            var = expr.target.var
+            if self.sums.get(var) is expr:
+                value = self.converted(expr.value, expr.optype)
+                negative = expr.op == "-"
+                key = ("sum", var)
+                return lambda f: f.write(key, -value(f) if negative else value(f))
+        return self.effect(expr)
 
     def do_decl(self, node: ir.VarDecl) -> Exec:
         var = node.var
@@ -123,10 +134,12 @@ class Code(Calls):
             page = obj.pages[0]
             if f.sel is None and f.space is f:
                 page.known[:] = False
+                page.full = False
             else:
                 per = obj.row_bytes // obj.granule
                 rows = page.known[: len(page.known) // per * per].reshape(-1, per)
                 rows[f.slots()] = False
+                page.full = False
             if fill is not None:
                 fill(f, (obj.base, ZERO, 1))
 
@@ -217,9 +230,7 @@ class Code(Calls):
         body = self.stmt(node.body)
         step = self.effect(node.step) if node.step is not None else None
         loop = self.loop(node, cond, body, step, False)
-        from cudalint.sim.loops import fan_out
-
-        fanned = fan_out(self, node)
+        fanned = fan_out(self, node.cond, node.step, [node.body], body)
 
         def run(f: Frame) -> None:
             for each in init:
@@ -233,7 +244,31 @@ class Code(Calls):
     def do_while(self, node: ir.While) -> Exec:
         if node.post and isinstance(node.cond, ir.Const) and not node.cond.value:
             return self.once(node)
-        return self.loop(node, self.condition(node.cond), self.stmt(node.body), None, node.post)
+        body = self.stmt(node.body)
+        loop = self.loop(node, self.condition(node.cond), body, None, node.post)
+        inner = node.body.body if isinstance(node.body, ir.Block) else []
+        if node.post or len(inner) < 2 or not isinstance(inner[-1], ir.ExprStmt):
+            return loop
+        # `while (i < n) { …; i += step; }`
+        if any(isinstance(n, ir.Continue) for s in inner for n in below(s)):
+            return loop
+        fanned = fan_out(self, node.cond, inner[-1].expr, inner[:-1], None)
+        if fanned is None:
+            return loop
+
+        def run(f: Frame) -> None:
+            fanned(f)
+            loop(f)
+
+        return run
+
+    def summing(self, node: ir.Stmt, sums: dict[ir.Var, ir.Assign]) -> Exec:
+        """A statement of a loop whose iterations are lanes: ``acc += e`` notes what it adds."""
+        self.sums = sums
+        try:
+            return self.stmt(node)
+        finally:
+            self.sums = {}
 
     def once(self, node: ir.While) -> Exec:
         """``do { … } while (0)``."""
@@ -252,6 +287,7 @@ class Code(Calls):
         self, node: ir.Stmt, cond: Callable[[Frame], Any] | None, body: Exec, step: Exec | None, post: bool
     ) -> Exec:
         machine = self.machine
+        controls: list[Control] = []
 
         def run(f: Frame) -> None:
             before = f.sel
@@ -259,6 +295,7 @@ class Code(Calls):
             f.loops.append(state)
             passes = 0
             test = not post
+            watched: Any = None
             outer = machine.tracking
             while f.n:
                 if test and cond is not None:
@@ -272,21 +309,26 @@ class Code(Calls):
                             break
                         if len(stay) < f.n:
                             f.select(f.subset(stay))
-                            machine.changed = True
-                if machine.tracking and passes >= _WATCH and not machine.changed:
-                    self.stuck(node)
+                            watched = None
+                if watched is not None:
+                    self.judge(node, controls[0], watched, f)
+                    machine.tracking, watched = outer, None
                 test = True
                 passes += 1
                 machine.step(f.n)
-                if passes >= _WATCH:
-                    watching = passes % 16 == 0
-                    machine.tracking, machine.changed = watching, not watching
+                if passes % _WATCH == 0:
+                    if not controls:
+                        controls.append(Control(self, node))
+                    machine.tracking, machine.changed = True, False
+                    watched = controls[0].state(f)
                 body(f)
                 if state.continues:
                     f.select(_joined([f.active(), *state.continues]))
                     state.continues = []
                 if not f.n:
                     break
+                if state.breaks:
+                    watched = None
                 if step is not None:
                     step(f)
             if passes >= _WATCH:
@@ -296,13 +338,17 @@ class Code(Calls):
 
         return run
 
-    def stuck(self, node: ir.Stmt) -> None:
-        """A pass changed nothing: the next ones will not either, unless other threads write memory."""
-        if self.reads_memory(node):
+    def judge(self, node: ir.Stmt, control: Control, before: Any, f: Frame) -> None:
+        """Stop a loop of which a pass changed nothing: the next ones will not either, unless others write memory."""
+        if not control.unchanged(before, f):
+            return
+        line = self.site(node).line
+        if not control.memory:
+            raise Stop("no-end", f"the loop at line {line} makes no progress")
+        if not self.machine.changed:
             fault = Unsupported("spin")
-            fault.line = self.site(node).line
+            fault.line = line
             raise fault
-        raise Stop("no-end", f"the loop at line {self.site(node).line} makes no progress")
 
     def do_switch(self, node: ir.Switch) -> Exec:
         value = self.expr(node.cond)

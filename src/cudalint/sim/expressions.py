@@ -95,18 +95,6 @@ class Expressions:
         if isinstance(operand, ir.Ref) and operand.var.kind in ("local", "param") and not operand.var.ref:
             self.in_memory.add(operand.var)
 
-    def reads_memory(self, node: ir.Stmt) -> bool:
-        """Whether a loop reads memory that other threads may write, or calls something that may."""
-        stack: list[Any] = [node]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, (ir.Index, ir.Call)):
-                return True
-            if isinstance(item, ir.Ref) and item.var.kind in ("shared", "global", "constant") and not item.var.const:
-                return True
-            stack.extend(children(item))
-        return False
-
     def size(self, type_: Type) -> int:
         """The size of a type in bytes."""
         if isinstance(type_, Array):

@@ -182,9 +182,6 @@ class Frame:
 
     def write(self, var: Any, value: Any) -> None:
         """Set a variable in the active lanes."""
-        machine = self.machine
-        if machine.tracking and not machine.changed:
-            self.compare(var, value)
         if self.lexical and var not in self.vars and var not in self.undefined and self.outside(var):
             owner, mapping = self.owner(var)
             with owner.at(mapping):
@@ -238,14 +235,6 @@ class Frame:
                 del self.undefined[var]
             else:
                 self.undefined[var] = known
-
-    def compare(self, var: Any, value: Any) -> None:
-        """Note whether writing ``value`` changes anything."""
-        try:
-            old = self.read(var)
-            self.machine.changed = not isinstance(value, (np.ndarray, np.generic)) or bool(np.any(old != value))
-        except (Unsupported, TypeError):
-            self.machine.changed = True
 
     def declare(self, var: Any) -> None:
         """A variable without a value in the active lanes."""

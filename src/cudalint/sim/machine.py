@@ -51,6 +51,7 @@ class Machine:
         self.next_interval = 1
         self.warp_epochs: Any = np.zeros(0, np.int64)
         self.version = 0
+        self.epoch = 0
         self.clock = 0
 
     # Batches.
@@ -69,6 +70,7 @@ class Machine:
         self.intervals = np.arange(self.next_interval, self.next_interval + count, dtype=np.int64)
         self.next_interval += count
         self.warp_epochs = np.zeros(total, np.int64)
+        self.epoch += 1
         self.restamp()
         inside = np.arange(threads, dtype=np.uint32)
         bx, by, _ = self.block
@@ -102,8 +104,9 @@ class Machine:
 
     def exit(self, lanes: Any) -> None:
         """These lanes have ended."""
-        self.live[lanes] = False
         self.live_count -= len(lanes)
+        if self.live_count:
+            self.live[lanes] = False
 
     def thread(self, lane: int) -> Thread:
         """The thread that a lane of the batch is."""
@@ -176,6 +179,7 @@ class Machine:
             blocks = np.flatnonzero(arrived > 0)
         else:
             blocks = np.arange(count)
+            self.epoch += 1
         if scope == "grid":
             blocks = np.arange(count)
         self.intervals[blocks] = np.arange(self.next_interval, self.next_interval + len(blocks))

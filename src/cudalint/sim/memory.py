@@ -70,17 +70,28 @@ def sentinel(dtype: np.dtype[Any]) -> Any:
 
 def hashed(seed: int, index: Array1) -> Array1:
     """A 64-bit hash of (seed, index) with well mixed bits (splitmix64), for any vector of indices."""
-    x = np.asarray(index).astype(np.uint64) + np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
-    x = (x + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x = np.array(index).astype(np.uint64)
+    x += np.uint64((seed + 1) & 0xFFFFFFFFFFFFFFFF)
+    x *= np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x ^= x >> np.uint64(shift)
+        x *= np.uint64(factor)
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def hash_values(seed: int, index: Array1, dtype: np.dtype[Any], bounds: tuple[float, float] | None = None) -> Array1:
     """The values that the ``"hash"`` fill gives at ``index``; the same on every backend."""
+    if len(index) > 1 << 15:
+        # In pieces that stay in cache.
+        result = np.empty(len(index), dtype)
+        for at in range(0, len(index), 1 << 14):
+            result[at : at + (1 << 14)] = hash_values(seed, index[at : at + (1 << 14)], dtype, bounds)
+        return result
     bits = hashed(seed, index)
     if dtype.kind == "f":
+        if bounds is None and dtype.itemsize == 4:
+            return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
         unit = (bits >> np.uint64(40)).astype(np.float64) / float(1 << 24)
         lo, hi = bounds if bounds is not None else (-1.0, 1.0)
         return (lo + unit * (hi - lo)).astype(dtype)
@@ -91,6 +102,12 @@ def hash_values(seed: int, index: Array1, dtype: np.dtype[Any], bounds: tuple[fl
     return (int(lo) + (bits >> np.uint64(11)).astype(np.int64) % span).astype(dtype)
 
 
+#: Kind, lanes of the access, and the stamps of the other one.
+Conflict = tuple[str, Any, Any]
+#: Reads kept before they are put in order.
+_PENDING = 96
+
+
 class Page:
     """A stretch of memory and what is known of each granule of it.
 
@@ -98,7 +115,10 @@ class Page:
     ``atomics`` are stamps of accesses within a barrier interval, for races; ``known`` tells what was written.
     """
 
-    __slots__ = ("atomics", "data", "first", "granules", "known", "others", "reads", "second", "views", "writes")
+    __slots__ = (
+        "atomic_epoch", "atomics", "data", "first", "full", "granules", "known", "others", "pending", "read_epoch", "reads",
+        "second", "views", "write_epoch", "writes",
+    )  # fmt: skip
 
     def __init__(self, size: int, granule: int) -> None:
         # Rounded up, so that every view fits.
@@ -108,10 +128,13 @@ class Page:
         self.first: Array1 = None
         self.second: Array1 = None
         self.known: Array1 = None
+        self.full = False
         self.writes: Array1 = None
         self.reads: Array1 = None
         self.others: Array1 = None
         self.atomics: Array1 = None
+        self.pending: list[tuple[Array1, Array1]] = []
+        self.read_epoch = self.write_epoch = self.atomic_epoch = -1
 
     def view(self, dtype: np.dtype[Any]) -> Array1:
         found = self.views.get(dtype)
@@ -138,75 +161,87 @@ class Page:
                 self.second = np.full(self.granules, -1, np.int64)
             self.second[index[odd]] = threads[odd]
 
-    def stamped_write(self, index: Array1, stamps: Array1, same: Array1 | None) -> list[tuple[str, Array1, Array1]]:
-        """Note plain writes; the races they are part of, as (kind, lanes, the other access's stamps).
+    # Accesses are compared within one epoch: the time between two barriers that all live threads passed.
 
-        ``same`` tells the lanes that wrote what was there already: two writes of one value are no race.
-        """
-        found = []
+    def race_read(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+        """Note reads; the races with earlier writes that they are part of."""
+        found: list[Conflict] = []
+        if self.write_epoch == epoch:
+            found += _against("write-read", self.writes, index, stamps)
+        if self.atomic_epoch == epoch:
+            found += _against("atomic-read", self.atomics, index, stamps)
+        if self.read_epoch != epoch:
+            self.pending.clear()
+            self.read_epoch = epoch
+            self.reads = self.others = None
+        # Reads are put in order only where a write follows in the same epoch.
+        self.pending.append((index, stamps))
+        if len(self.pending) > _PENDING:
+            self.settle()
+        return found
+
+    def settle(self) -> None:
+        """Note the pending reads by granule: one reader, and another one."""
+        for index, stamps in self.pending:
+            if self.reads is None:
+                self.reads = np.full(self.granules, -1, np.int64)
+            reads = self.reads
+            if type(index) is not np.ndarray:
+                index = np.full(len(stamps), index, np.int64)
+            stale = (reads[index] ^ stamps) >> _INTERVAL != 0
+            reads[index[stale]] = stamps[stale]
+            odd = reads[index] != stamps
+            if odd.any():
+                if self.others is None:
+                    self.others = np.full(self.granules, -1, np.int64)
+                self.others[index[odd]] = stamps[odd]
+        self.pending.clear()
+
+    def race_write(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+        """Note plain writes; the races that they are part of."""
+        found = self._after_reads("read-write", index, stamps, epoch)
+        if self.atomic_epoch == epoch:
+            found += _against("atomic-write", self.atomics, index, stamps)
         if self.writes is None:
             self.writes = np.full(self.granules, -1, np.int64)
-        for kind, past in (("read-write", self.reads), ("read-write", self.others), ("atomic-write", self.atomics)):
-            if past is not None:
-                lanes, other = _conflicts(past[index], stamps)
-                if lanes is not None:
-                    found.append((kind, lanes, other))
-        before = self.writes[index]
-        lanes, other = _conflicts(before, stamps)
+        if self.write_epoch == epoch:
+            found += _against("write-write", self.writes, index, stamps)
+        self.write_epoch = epoch
         self.writes[index] = stamps
-        if lanes is None:
-            # Several lanes of this very access at one granule.
-            lanes, other = _conflicts(self.writes[index], stamps)
-        if lanes is not None and same is not None:
-            keep = ~same[lanes]
-            lanes, other = lanes[keep], other[keep]
-        if lanes is not None and len(lanes):
-            found.append(("write-write", lanes, other))
-        return found
+        # Several lanes of this very access at one granule.
+        return found + _against("write-write", self.writes, index, stamps)
 
-    def stamped_read(self, index: Array1, stamps: Array1) -> list[tuple[str, Array1, Array1]]:
-        found = []
-        for kind, past in (("write-read", self.writes), ("atomic-read", self.atomics)):
-            if past is not None:
-                lanes, other = _conflicts(past[index], stamps)
-                if lanes is not None:
-                    found.append((kind, lanes, other))
-        if self.reads is None:
-            self.reads = np.full(self.granules, -1, np.int64)
-        reads = self.reads
-        before = reads[index]
-        stale = (before ^ stamps) >> _INTERVAL != 0
-        if stale.all():
-            reads[index] = stamps
-        elif stale.any():
-            reads[index[stale]] = stamps[stale]
-        odd = reads[index] != stamps
-        if odd.any():
-            if self.others is None:
-                self.others = np.full(self.granules, -1, np.int64)
-            self.others[index[odd]] = stamps[odd]
-        return found
-
-    def stamped_atomic(self, index: Array1, stamps: Array1) -> list[tuple[str, Array1, Array1]]:
-        found = []
-        for kind, past in (("read-atomic", self.reads), ("read-atomic", self.others), ("write-atomic", self.writes)):
-            if past is not None:
-                lanes, other = _conflicts(past[index], stamps)
-                if lanes is not None:
-                    found.append((kind, lanes, other))
+    def race_atomic(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+        found = self._after_reads("read-atomic", index, stamps, epoch)
+        if self.write_epoch == epoch:
+            found += _against("write-atomic", self.writes, index, stamps)
         if self.atomics is None:
             self.atomics = np.full(self.granules, -1, np.int64)
+        self.atomic_epoch = epoch
         self.atomics[index] = stamps
         return found
 
+    def _after_reads(self, kind: str, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+        if self.read_epoch != epoch:
+            return []
+        self.settle()
+        return _against(kind, self.reads, index, stamps) + _against(kind, self.others, index, stamps)
 
-def _conflicts(past: Array1, now: Array1) -> tuple[Any, Any]:
+
+def _against(kind: str, past: Array1, index: Array1, stamps: Array1) -> list[Conflict]:
+    if past is None:
+        return []
+    lanes, other = _conflicts(past[index], stamps)
+    return [] if lanes is None else [(kind, lanes, other)]
+
+
+def _conflicts(past: Any, now: Array1) -> tuple[Any, Any]:
     """The lanes whose granule was accessed by another thread in the same interval, not ordered by a warp's sync."""
     differ = past ^ now
     lanes = np.flatnonzero((differ >> _INTERVAL == 0) & (differ != 0))
     if not len(lanes):
         return None, None
-    other, mine = past[lanes], now[lanes]
+    other, mine = (past[lanes] if type(past) is np.ndarray else np.full(len(lanes), past)), now[lanes]
     thread_mask, warp_shift = (1 << _THREAD_BITS) - 1, 5
     apart = (other & thread_mask) != (mine & thread_mask)
     one_warp = (other & thread_mask) >> warp_shift == (mine & thread_mask) >> warp_shift
@@ -662,13 +697,18 @@ class Memory:
             if not page.known[element]:
                 self._unknown(f, obj, np.full(f.n, element, np.int64), np.arange(f.n), size, site)
             return
-        for index in self.granules(obj, element, size, f.n):
-            if page.known is not None:
-                known = page.known[index]
-                if not known.all():
-                    self._unknown(f, obj, index, np.flatnonzero(~known), obj.granule, site)
-            if watched and size >= obj.granule:
-                for kind, lanes, other in page.stamped_read(index, f.stamps()):
+        if page.known is not None and not page.full:
+            if page.known.all():
+                page.full = True
+            else:
+                for index in self.granules(obj, element, size, f.n):
+                    known = page.known[index]
+                    if not known.all():
+                        self._unknown(f, obj, index, np.flatnonzero(~known), obj.granule, site)
+        if watched and size >= obj.granule:
+            parts = [element] if size == obj.granule else self.granules(obj, element, size, f.n)
+            for index in parts:
+                for kind, lanes, other in page.race_read(index, f.stamps(), self.machine.epoch):
                     self._race(f, obj, number, index, lanes, other, kind, site)
 
     def _unknown(self, f: Frame, obj: Object, index: Any, lanes: Any, size: int, site: Site) -> None:
@@ -688,7 +728,7 @@ class Memory:
             return
         same: Any = None
         for index in self.granules(obj, element, size, f.n):
-            found = page.stamped_write(index, f.stamps(), None)
+            found = page.race_write(index, f.stamps(), self.machine.epoch)
             for kind, lanes, other in found:
                 if kind == "write-write":
                     # Two writes of one value are no race: what stands there now, and what the last lane leaves.
@@ -721,7 +761,7 @@ class Memory:
         if dtype.itemsize < obj.granule:
             return
         for index in self.granules(obj, element, dtype.itemsize, f.n):
-            for kind, lanes, other in page.stamped_atomic(index, f.stamps()):
+            for kind, lanes, other in page.race_atomic(index, f.stamps(), self.machine.epoch):
                 self._race(f, obj, number, index, lanes, other, kind, site)
 
     def _race(
@@ -729,7 +769,8 @@ class Memory:
     ) -> None:  # fmt: skip
         for position in range(self.races.room(site, len(lanes), obj.name)):
             lane = int(lanes[position])
-            byte = int(index[lane]) * obj.granule
+            at = index[lane] if type(index) is np.ndarray else index
+            byte = int(at) * obj.granule
             byte = byte % obj.row_bytes if obj.row else byte + number * _PAGE
             mine = f.thread(lane)
             theirs = self.machine.thread_of(mine.block, int(other[position]) & ((1 << _THREAD_BITS) - 1))

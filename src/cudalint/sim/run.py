@@ -48,7 +48,7 @@ class Launch(NamedTuple):
     shared_bytes: int = 0
     blocks: Sequence[int] | Literal["all"] = "all"
     budget: int = BUDGET
-    watch: frozenset[str] = frozenset({"writes", "races", "global-races"})
+    watch: frozenset[str] = frozenset({"writes", "races"})
     constants: Mapping[str, Buffer | int | float] = {}
     loops: Literal["all", "ends"] = "all"
     lanes: int = LANES
@@ -86,8 +86,9 @@ def run(launch: Launch) -> Observation:
     machine = Machine(launch.grid, launch.block, launch.shared_bytes, launch.budget)
     machine.given = dict(launch.constants)
     machine.watch_writes = "writes" in launch.watch
-    machine.races = "races" in launch.watch or "global-races" in launch.watch
-    machine.global_races = "global-races" in launch.watch
+    several = machine.threads_per_block > 1
+    machine.races = several and ("races" in launch.watch or "global-races" in launch.watch)
+    machine.global_races = several and "global-races" in launch.watch
     machine.sample_loops = launch.loops == "ends"
     states: dict[str, BufferState] = {}
     try:
@@ -206,7 +207,7 @@ def _collect(observation: Observation, machine: Machine, states: dict[str, Buffe
     observation.buffers = states
     observation.outside, observation.outside_count = memory.outside.events, memory.outside.total
     observation.uninitialised = memory.unknown.events + machine.unset.events
-    observation.races = memory.races.events if machine.races else None
+    observation.races = memory.races.events if machine.races or machine.threads_per_block == 1 else None
     observation.race_count = memory.races.total
     observation.misaligned = memory.misaligned.events
     observation.wraps = machine.wraps.events
