@@ -148,6 +148,12 @@ def checked(cudalint, *arguments) -> list[str]:
     return [line.partition(":")[0] for line in cudalint.concise("--select", "CL001,CL002", *arguments)]
 
 
+def test_gitignore_that_ignores_all_but_names_with_a_dot(cudalint, write):
+    write("sub/k.cu")
+    write(".gitignore", "*\n!*.*\n!*/\n")
+    assert "in 1 file" in cudalint("check").stdout
+
+
 def test_gitignore(cudalint, write):
     for name in ("a.cu", "build/b.cu", "gen/c.cu", "gen/keep.cu", "sub/gen/d.cu", "sub/e.cu", "sub/f.cu"):
         write(name)

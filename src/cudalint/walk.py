@@ -144,8 +144,15 @@ class _Ignore:
             with open(os.path.join(self._folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
                 self._spec = GitIgnoreSpec.from_lines(file)
         inside = os.path.relpath(path, self._folder).replace(os.sep, "/")
-        include: bool | None = self._spec.check_file(inside + "/" if folderish else inside).include
-        return include
+        verdict: bool | None = None
+        if not folderish:
+            verdict = self._spec.check_file(inside).include
+            return verdict
+        # The last line that names a folder decides; the library weighs `!*/` less than `*`.
+        for pattern in self._spec.patterns:
+            if pattern.include is not None and pattern.match_file(inside + "/"):
+                verdict = pattern.include
+        return verdict
 
 
 def _is_ignored(ignores: tuple[_Ignore, ...], path: str, folderish: bool) -> bool:
