@@ -34,6 +34,11 @@ class Calls(Expressions):
     def do_call(self, node: ir.Call) -> Eval:
         target = node.target
         if target is not None and target.has_body:
+            if target.owner and node.receiver is None and target.name == target.owner.rpartition("::")[2]:
+                # `V(x, y)` inside of V.
+                type_ = node.type if isinstance(node.type, Struct) else self.this_type
+                made = self.constructor(type_, node.args, node) if type_ is not None else None
+                return made if made is not None else self.refuse(node, f"a constructor of '{target.owner}'")
             return self.project_call(node, target)
         if node.callee is not None:
             return self.value_call(node)
@@ -69,7 +74,7 @@ class Calls(Expressions):
         base = node
         while isinstance(base, ir.Member):
             base = base.base
-        if isinstance(base, (ir.Ref, ir.Index)) or (isinstance(base, ir.Call) and False):
+        if isinstance(base, (ir.Ref, ir.Index)):
             try:
                 return self.place(node)
             except Unsupported:
@@ -255,17 +260,15 @@ class Calls(Expressions):
         function = target.lower(bindings, asked=self.function.asked)
         code = self
 
-        class Key:
-            name = "object"
-
         # The object is built in a variable of the caller's frame that nothing else names.
+        key = _Temporary()
+        call = code.invoke(
+            ir.Call(node.start, node.end, VOID, name, args), function, args,
+            lambda f: VariablePlace(f, key, type_), False, type_,
+        )  # fmt: skip
+
         def run(f: Frame) -> Any:
-            key = Key()
             f.write(key, _empty(type_))
-            place = VariablePlace(f, key, type_)
-            call = code.invoke(
-                ir.Call(node.start, node.end, VOID, name, args), function, args, lambda _f: place, False, type_
-            )
             call(f)
             return f.read(key)
 
@@ -280,6 +283,12 @@ class Calls(Expressions):
             return self.refuse(node, f"a conversion of '{type_}'")
         call = ir.Call(node.start, node.end, node.type, target.name, [], receiver=node.operand, target=target)
         return self.expr(call)
+
+
+class _Temporary:
+    """The variable of an object that is being built."""
+
+    name = "a temporary"
 
 
 def keep_in_memory(f: Frame, param: ir.Var, site: Any) -> None:

@@ -87,6 +87,9 @@ class Expressions:
                 isinstance(item, ir.Cast) and item.how == "reinterpret" and not isinstance(item.type, (Ptr, Int))
             ):
                 self.addressed(item.operand)
+            elif isinstance(item, ir.VarDecl) and item.var.ref and isinstance(item.init, ir.Cond):
+                self.addressed(item.init.then)
+                self.addressed(item.init.other)
             stack.extend(children(item))
 
     def addressed(self, operand: ir.Expr) -> None:
@@ -420,11 +423,9 @@ class Expressions:
         given = machine.given.get(var.name)
         type_ = var.type
         element = type_
-        while isinstance(element, Array) and isinstance(element.element, Array):
+        while isinstance(element, Array):
             element = element.element
-        found = machine.memory.add(
-            var.name, "global", element.element if isinstance(element, Array) else element, self.size(type_)
-        )
+        found = machine.memory.add(var.name, "global", element, self.size(type_))
         machine.statics[var] = found
         if isinstance(given, Buffer):
             found.fill = given.fill
@@ -604,6 +605,12 @@ class Expressions:
                 return self.place(node)
             except Unsupported:
                 if not var.const:
+                    raise
+        elif not var.const:
+            try:
+                return self.place(node)
+            except Unsupported:
+                if not isinstance(node, (ir.Construct, ir.Call, ir.Lambda)):
                     raise
         value = self.initial(node, type_)
         return lambda f: ValuePlace(f, value(f), type_)

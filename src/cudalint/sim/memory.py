@@ -278,6 +278,8 @@ class Object:
         self.name, self.space, self.element, self.size = name, space, element, size
         self.base = (number << _SHIFT) + _HALF
         self.row = row
+        while space != "global" and isinstance(element, Array):
+            element = element.element
         self.granule = granule_of(element)
         self.element_size = element.size or 1
         self.seed = zlib.crc32(name.encode())
@@ -455,7 +457,9 @@ class Memory:
             lanes = np.flatnonzero(numbers == number)
             with f.narrowed(lanes):
                 part = value[lanes] if type(value) is np.ndarray else value
-                result[lanes] = self._each(f, (None, index[lanes], 1), dtype, site, part, kind)
+                got = self._each(f, (None, index[lanes], 1), dtype, site, part, kind)
+            if got is not None:
+                result[lanes] = got
         return result
 
     def _nowhere(self, f: Frame, _dtype: np.dtype[Any], site: Site, kind: str, address: int) -> Any:
@@ -844,7 +848,7 @@ class BufferState:
     def writers(self, index: Any = None) -> tuple[Any, Any]:
         """Two threads that wrote each element, as linear numbers in the grid; -1 where there is none.
 
-        The second is another thread than the first. Threads that wrote by an atomic count as first only.
+        The second is another thread than the first, with a higher number. Threads that wrote by an atomic count as first only.
         """
         wanted = np.arange(self.extent, dtype=np.int64) if index is None else np.asarray(index, np.int64).reshape(-1)
         obj = self._object
@@ -862,7 +866,9 @@ class BufferState:
                 first[here] = np.where(first[here] < 0, page.first[granule], first[here])
                 if page.second is not None:
                     second[here] = np.where(second[here] < 0, page.second[granule], second[here])
-        return first, second
+        both = second >= 0
+        lower, upper = np.minimum(first, second), np.maximum(first, second)
+        return np.where(both, lower, first), np.where(both, upper, second)
 
     def never(self, limit: int = 10, within: int | None = None) -> list[int]:
         """The first ``limit`` elements below ``within`` (default: all) that no thread wrote."""
@@ -889,7 +895,8 @@ class BufferState:
                 continue
             for granule in np.flatnonzero(page.second >= 0):
                 byte = int(granule) * obj.granule + (number * _PAGE if obj.paged else 0)
-                item = (byte // obj.element_size, int(page.first[granule]), int(page.second[granule]))
+                pair = sorted((int(page.first[granule]), int(page.second[granule])))
+                item = (byte // obj.element_size, pair[0], pair[1])
                 if not found or found[-1][0] != item[0]:
                     found.append(item)
                 if len(found) >= limit:
