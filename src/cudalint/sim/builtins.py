@@ -319,11 +319,16 @@ def _byte_perm(a: Any, b: Any, selector: Any) -> Any:
 
 def _dp4a(code: Calls, node: ir.Call, _name: str) -> Eval:
     type_ = node.type if node.type in (I32, U32) else I32
-    args = [code.converted(a, type_) for a in node.args]
+    args = [code.expr(a) if isinstance(a.type, Struct) else code.converted(a, type_) for a in node.args]
     lanes = np.int8 if type_ is I32 else np.uint8
 
+    def packed(f: Frame, x: Any) -> Any:
+        if type(x) is dict:
+            x = np.stack([spread(x[n], f.n).astype(lanes) for n in "xyzw"], axis=1).view(v.DTYPES[type_]).reshape(-1)
+        return spread(x, f.n)
+
     def run(f: Frame) -> Any:
-        a, b, c = (spread(x(f), f.n) for x in args)
+        a, b, c = (packed(f, x(f)) for x in args)
         parts = a.view(lanes).reshape(-1, 4).astype(np.int64) * b.view(lanes).reshape(-1, 4).astype(np.int64)
         return (parts.sum(axis=1) + c).astype(v.DTYPES[type_])
 

@@ -169,6 +169,10 @@ class Code(Calls):
             count = extent if isinstance(extent, int) else len(init.args)
             if count > 4096:
                 raise Unsupported("a long initialiser")
+            if isinstance(element, Array) and init.args and not isinstance(init.args[0], (ir.Construct, ir.Const)):
+                raise Unsupported("an array initialised by something else")
+            if isinstance(element, Array) and init.args and isinstance(init.args[0], ir.Const):
+                return self.fill_flat(init, type_)
             parts = [self.fill(arg, element) for arg in init.args]
             zero = self.zero(element)
 
@@ -182,6 +186,14 @@ class Code(Calls):
             return put_array
         value = self.initial(init, type_)
         return lambda f, where: MemoryPlace(where, type_).store(f, value(f), site)
+
+    def fill_flat(self, init: ir.Construct, type_: Array) -> Callable[[Frame, Any], None]:
+        """``{0}`` and ``{1, 2, 3}`` for an array of arrays: scalars in order, the inner braces left out."""
+        count, element = 1, type_
+        scalar: Any = type_
+        while isinstance(scalar, Array):
+            count, element, scalar = count * self.extent(scalar), scalar, scalar.element
+        return self.fill(init, Array(element.element, count))
 
     def do_if(self, node: ir.If) -> Exec:
         then = self.stmt(node.then)

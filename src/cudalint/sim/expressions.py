@@ -610,8 +610,8 @@ class Expressions:
             try:
                 return self.place(node)
             except Unsupported:
-                if not isinstance(node, (ir.Construct, ir.Call, ir.Lambda)):
-                    raise
+                if isinstance(node, (ir.Cond, ir.Assign, ir.IncDec, ir.Comma)):
+                    raise  # an lvalue; anything else is a value of its own
         value = self.initial(node, type_)
         return lambda f: ValuePlace(f, value(f), type_)
 

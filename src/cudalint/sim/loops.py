@@ -62,7 +62,8 @@ class Plan:
 
 
 def fan_out(
-    code: Code, cond: ir.Expr | None, step: ir.Expr | None, body: list[ir.Stmt], compiled: Callable[[Frame], None] | None
+    code: Code, cond: ir.Expr | None, step: ir.Expr | None, body: list[ir.Stmt],
+    compiled: Callable[[Frame], None] | None,
 ) -> Callable[[Frame], None] | None:  # fmt: skip
     """Runs what it can of a loop, in front of it; None where the loop carries more than its counter.
 
@@ -97,7 +98,7 @@ class _Fan:
         dtype = v.dtype_of(counter.type)
         longest = int(passes.max())
         machine = f.machine
-        if machine.sample_loops and longest > 4:
+        if machine.sample_loops and longest > 4 and not self.plan.sums:
             machine.sampled = True
             for chosen in ([0, 1], [-2, -1]):
                 self.chunk(f, first, step, np.array(chosen, np.int64), passes)

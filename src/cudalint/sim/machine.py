@@ -237,7 +237,12 @@ class Machine:
     def arrivals_seen(self) -> list[Arrivals]:
         threads = self.threads_per_block
         return [
-            Arrivals(site, parts[0][2], np.concatenate([counts.reshape(-1, threads) for _, counts, _ in parts]))
+            Arrivals(
+                site,
+                parts[0][2],
+                np.concatenate([counts.reshape(-1, threads) for _, counts, _ in parts]),
+                np.concatenate([blocks for blocks, _, _ in parts]),
+            )
             for site, parts in self.arrivals.items()
         ]
 

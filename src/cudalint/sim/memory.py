@@ -116,8 +116,8 @@ class Page:
     """
 
     __slots__ = (
-        "atomic_epoch", "atomics", "data", "first", "full", "granules", "known", "others", "pending", "read_epoch", "reads",
-        "second", "views", "write_epoch", "writes",
+        "atomic_epoch", "atomics", "data", "first", "full", "granules", "known", "others", "pending", "read_epoch",
+        "reads", "second", "views", "write_epoch", "writes",
     )  # fmt: skip
 
     def __init__(self, size: int, granule: int) -> None:
@@ -848,7 +848,8 @@ class BufferState:
     def writers(self, index: Any = None) -> tuple[Any, Any]:
         """Two threads that wrote each element, as linear numbers in the grid; -1 where there is none.
 
-        The second is another thread than the first, with a higher number. Threads that wrote by an atomic count as first only.
+        The second is another thread than the first, with a higher number. Threads that wrote by an atomic
+        count as first only.
         """
         wanted = np.arange(self.extent, dtype=np.int64) if index is None else np.asarray(index, np.int64).reshape(-1)
         obj = self._object

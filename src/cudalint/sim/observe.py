@@ -84,11 +84,15 @@ class Divergent(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Arrivals at one barrier of the source: ``counts[b, t]`` for the ``b``-th block run and its thread ``t``."""
+    """Arrivals at one barrier of the source: ``counts[b, t]`` for thread ``t`` of the block ``blocks[b]``.
+
+    ``blocks`` are linear numbers; those in whose batch no thread arrived are not among them.
+    """
 
     site: Site
     scope: str
     counts: Any
+    blocks: Any
 
 
 class Absent(NamedTuple):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Triple = tuple[int, int, int]
 Argument = Any
-BUDGET = 400_000
+BUDGET = 100_000
 #: Lanes of a batch of blocks: enough to keep NumPy busy, few enough to stay in cache.
 LANES = 1 << 16
 MAX_THREADS, MAX_GRID_X, MAX_GRID_YZ, MAX_SHARED = 1024, (1 << 31) - 1, 65535, 227 * 1024
@@ -122,6 +122,8 @@ def _execute(launch: Launch, machine: Machine, states: dict[str, BufferState], o
         whole = uses_grid_sync(launch.kernel)
         if whole:
             per_batch = total
+        if whole and total * threads > 1 << 22:
+            raise Unsupported(f"a grid sync of {total * threads} threads")
         if total * threads > 1 << 31:
             raise Unsupported(f"a run of all {total} blocks")
         batches = (np.arange(a, min(total, a + per_batch), dtype=np.int64) for a in range(0, total, per_batch))

@@ -231,7 +231,7 @@ def grouped(_f: Frame, x: Any, function: Any, group: Any) -> Any:
 FUNCTIONS: dict[str, Any] = {
     **{f"__shfl{kind}{sync}": _shuffle for kind in ("", "_up", "_down", "_xor") for sync in ("", "_sync")},
     **dict.fromkeys(
-        ("__ballot_sync", "__any_sync", "__all_sync", "__uni_sync", "__ballot", "__any", "__all"), _vote
+        ("__ballot_sync", "__any_sync", "__all_sync", "__uni_sync", "__ballot", "__any", "__all", "any", "all"), _vote
     ),
     "__activemask": _activemask, "__match_any_sync": _match, "__match_all_sync": _match,
     **{f"__reduce_{op}_sync": _reduce for op in _REDUCE},
@@ -425,7 +425,8 @@ def _of_lanes(f: Frame, g: Group) -> dict[str, Callable[[], Any]]:
         return spread(popcount(g.mask), f.n).astype(np.uint32)
 
     return {
-        "thread_rank": lambda: spread(popcount(g.mask & below), f.n).astype(np.uint32), "size": size, "num_threads": size,
+        "thread_rank": lambda: spread(popcount(g.mask & below), f.n).astype(np.uint32), "size": size,
+        "num_threads": size,
     }  # fmt: skip
 
 
