@@ -61,8 +61,10 @@ _KEEP_GOING = 0x200
 _ERROR = 3
 _ROUNDS = 4
 """Times a file is parsed, each time with the names declared that were missing before."""
-_MAX_TEXT = 2 << 20
+_MAX_TEXT = 512 << 10
 """Bytes of a unit that are handed to libclang; a larger one has no answers."""
+_MAX_BODY = 20_000
+"""Bytes of a function that is asked about: a longer one is a table of cases, dear to parse and told alike."""
 _MAX_VIEWS = 4
 """Parses of one file that are kept: questions come function by function."""
 _MAX_NAMES = 400
@@ -264,7 +266,7 @@ class Oracle:
         for each in self._file.declarations.functions:
             if each.has_body and each.start <= offset < each.end:
                 decl = each
-        if decl is None:
+        if decl is None or decl.end - decl.start > _MAX_BODY:
             return None
         if decl.start not in self._views:
             while len(self._views) >= _MAX_VIEWS:
