@@ -10,8 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudalint.confirm import oracle
-from cudalint.confirm.harness import Harness
+from cudalint.confirm.harness import Harness, replaced
+from cudalint.facts.events import conjuncts
 from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
+from cudalint.facts import kernels
+from cudalint.facts.flow import BDIM, BID, TID
+from cudalint.facts.uniformity import expand
+from cudalint.ir.types import Int
 from cudalint.rules.launches import has_tail
 
 if TYPE_CHECKING:
@@ -53,7 +58,6 @@ class Plan(NamedTuple):
     watch: frozenset[str] = frozenset({"writes"})
     refusal: bool = False
     host: Callable[[Values], Fault | None] | None = None
-    budget: int | None = None
     anywhere: bool = False
     """The prediction holds wherever the fault shows: data decides, and names no size."""
     bench: Bench | None = None
@@ -153,10 +157,55 @@ class Bench:
     def one_block(self, setup: Setup) -> tuple[Triple, Triple]:
         """A launch of one block along every axis whose coordinates loops step over the data."""
         grid = list(self.harness.cover(setup.values, setup.block))
+        block = list(setup.block)
         for at, axis in enumerate("xyz"):
             if all(c.loop is not None for c in self.kernel.layout.coordinates if axis in c.axes):
                 grid[at] = 1
-        return (grid[0], grid[1], grid[2]), setup.block
+            if not self._uses(axis):
+                block[at] = 1
+        return (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+
+    def _uses(self, axis: str) -> bool:
+        """Whether the place of a thread along an axis, or the extent of the block there, counts for anything."""
+        flow = self.kernel.flow
+        terms = [x for a in flow.accesses for x in (a.index, *(d for d, _ in a.dims)) if x is not None]
+        for event in (*flow.accesses, *flow.barriers, *flow.returns):
+            terms.extend(conjuncts(event.guard))
+        ids = kernels.ids_of(terms) | {x for term in terms for x in leaves(term)}
+        return TID[axis] in ids or BDIM[axis] in ids
+
+    def independent(self) -> bool:
+        """Whether what the kernel computes may not depend on the launch: every index over the data starts at a place
+        in the grid, ends at a size, and alone says what is touched."""
+        blocks = set(BID.values())
+        for item in self.kernel.layout.coordinates:
+            if any(x.op != "atom" and blocks & kernels.ids_of([x]) for x in atoms_of(item.index)):
+                return False
+            for access in item.accesses:
+                rest = replaced(expand(access.scalar or {}), item.index, {})
+                if any(blocks & item.ids & kernels.ids_of(x for x in leaves(y) if x.data.kind != "load")
+                       for y in atoms_of(rest)):  # fmt: skip
+                    return False
+        return bool(self.kernel.layout.coordinates)
+
+    def whole(self) -> frozenset[str]:
+        """Buffers of which each element below a tested size is written: by stores at the tested index itself."""
+        found = set()
+        for item in self.kernel.layout.coordinates:
+            for access in item.accesses:
+                data = any(x.data.kind == "load" for c in conjuncts(access.guard) for x in leaves(c))
+                if access.mode != "r" and access.scalar and expand(access.scalar) == item.index and not data:
+                    found.add(access.obj.name)
+        return frozenset(found)
+
+    def fewer(self, run: Run) -> Fault | None:
+        """A grid smaller than the elements need, as the host computes it, though the driver would refuse either."""
+        grid, _ = self.covering(run.setup)
+        for axis, have, need in zip("xyz", run.setup.grid, grid):
+            if have < need:
+                text = f"the host computes {have} blocks on {axis}, and {need} are needed"
+                return oracle.Fault("never-written", text)
+        return None
 
     def products(self, *kinds: str) -> list[tuple[Any, int, int]]:
         """Where the kernel forms products in which launch built-ins of these kinds take part."""
@@ -173,13 +222,15 @@ class Bench:
             return None
         bounding = {x for c in self.kernel.layout.coordinates for x in atoms_of(c.limit)}
         bounding = {y for x in bounding for y in leaves(x)}
-        items = [(f"`{f.data.name}`", a) for f, a in launch.mapping.items() if f in bounding]
-        items += [(f"the grid on {axis}", a) for axis, a in zip("xyz", launch.grid)]
-        for name, term in items:
+        items = [(f"`{f.data.name}`", a, f.type) for f, a in launch.mapping.items() if f in bounding]
+        items += [(f"the grid on {axis}", a, None) for axis, a in zip("xyz", launch.grid)]
+        for name, term, type_ in items:
             try:
                 kept, meant = evaluate(term, host), evaluate(term, host, exact=False)
             except Undefined:
                 continue
+            if isinstance(type_, Int) and isinstance(kept, int):
+                kept = type_.wrap(kept)
             if kept != meant:
                 return oracle.Fault("wrap", f"{name} is {kept} in the machine's arithmetic, {meant} was meant")
         return None

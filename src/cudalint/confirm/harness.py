@@ -23,7 +23,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.rules import launches
 from cudalint.sim import Buffer
-from cudalint.sim.memory import hashed
+from cudalint.sim.memory import hashed, numpy_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -84,6 +84,7 @@ class Harness:
         self.literal = False
         """Whether a grid that the caller passes is taken as it is, though it may be too small."""
         self._leaves = self._all_leaves()
+        self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
 
     # --- sizes --------------------------------------------------------------------------------
@@ -123,6 +124,8 @@ class Harness:
               for x in t.atoms_of(c.limit))]
         )  # fmt: skip
         blocks = launches.leaves_of(self.launch.block)
+        if not any(launches.is_size(x) and x not in blocks and w.assumed(x) is None for x in wanted):
+            wanted = launches.leaves_of(self.launch.at_launch(x) for x in self._asked())
         return leaf in wanted and leaf not in blocks and launches.is_size(leaf) and w.assumed(leaf) is None
 
     def _asked(self) -> set[Term]:
@@ -130,12 +133,27 @@ class Harness:
         events = [*self.flow.returns, *self.flow.barriers, *self.flow.accesses]
         return launches.leaves_of(x for e in events for x in conjuncts(e.guard))
 
+    def _find_pitches(self) -> set[Term]:
+        """The atoms that a coordinate is multiplied by in an address and that nothing is tested against."""
+        found: set[Term] = set()
+        for access in self.flow.accesses:
+            if access.obj.kind != "global":
+                continue
+            for monomial in expand(access.scalar or {}):
+                if any(x in _IDS for x in monomial):
+                    found.update(x for x in monomial if x.op == "atom" and x.data.kind == "param")
+        self._own_pitches = found
+        if self.launch is None:
+            return found
+        return {y for x in found for y in t.leaves(self.launch.at_launch(x))}
+
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
         result: Values = {}
         names = dict(self.given)
         names.update(chosen)
         late: list[Term] = []
+        own = {x.data.name for x in self.sizes}
         in_block = launches.leaves_of(self.launch.block) if self.launch is not None else set()
         for leaf in self._leaves:
             name = leaf.data.name
@@ -150,6 +168,8 @@ class Harness:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, block or self.kernel.config.block_size))
             elif isinstance(leaf.type, Float):
                 result[leaf] = 2
+            elif leaf in self._pitches:
+                result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
             else:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, _SMALL))
         for leaf in late:
@@ -231,9 +251,14 @@ class Harness:
             if formal.data.kind in ("bdim", "gdim"):
                 continue
             try:
-                result[formal] = t.evaluate(actual, host)
+                value = t.evaluate(actual, host)
             except t.Undefined:
                 continue
+            result[formal] = formal.type.wrap(value) if isinstance(formal.type, Int) and isinstance(value, int) else value
+        sizes = [host[x] for x in self.sizes if x in host]
+        for pitch in self._own_pitches:
+            if pitch.data.kind == "param" and isinstance(pitch.type, Int):
+                result.setdefault(pitch, min(pitch.type.hi, max([_SMALL, *sizes])))
         return result
 
     def _shared_bytes(self, host: Values, block: Triple) -> int:
@@ -392,7 +417,7 @@ class Harness:
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
             few = (hashed(zlib.crc32(obj.name.encode()), np.arange(extent)) % np.uint64(7)).astype(np.int64)
-            return few if isinstance(element, Int) else few - 2.0
+            return (few if isinstance(element, Int) else few - 2.5).astype(numpy_type(element))
         return "hash"
 
     def _is_index(self, obj: Obj) -> bool:
@@ -433,13 +458,13 @@ class Harness:
             item = layout.coordinate(term)
             # A test of the thread's number alone bounds no index that the block's number takes part in.
             if item is not None and not any(item.ids & ids and not ids <= item.ids for ids in whole):
-                p = _replaced(p, item.index, t.add(item.limit, {(): 1}, -1))
+                p = replaced(p, item.index, t.add(item.limit, {(): 1}, -1))
         for axis in shapes.axes(p).values():
             if axis.thread and axis.grid and axis.block is not None:
                 size = self._axis_size(axis, case)
                 if size is not None:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
-                    p = _replaced(p, index, {(): size - 1})
+                    p = replaced(p, index, {(): size - 1})
         top = _highest(p, self._ranges(case))
         return top if top is not None and top < _LARGEST else None
 
@@ -506,7 +531,7 @@ def _numbers(value: Any) -> Iterator[Term]:
             yield from _numbers(inner)
 
 
-def _replaced(p: Poly, index: Poly, by: Poly) -> Poly:
+def replaced(p: Poly, index: Poly, by: Poly) -> Poly:
     """``p`` with every multiple of ``index`` in it replaced by the same multiple of ``by``."""
     heads = [(m, c) for m, c in index.items() if m and any(x in _IDS for x in m)] or list(index.items())
     head, factor = heads[0]

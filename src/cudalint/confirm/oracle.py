@@ -240,6 +240,20 @@ def last(run: Run) -> Fault | None:
     return None
 
 
+def gaps(run: Run, names: Iterable[str]) -> Fault | None:
+    """Elements that nobody writes, of buffers of which all are to be written."""
+    if run.seen.end != "done" or run.seen.sampled or run.seen.blocks is not None:
+        return None
+    for name in names:
+        state = run.seen.buffers.get(name)
+        missed = state.never(_WRONG) if state is not None else []
+        if missed and state is not None:
+            text = f"element {missed[0]} of `{name}` is never written"
+            none = (0, 0, 0)
+            return Fault("never-written", text, missed[0], tuple(Wrong(i, none, none) for i in missed), state.extent)
+    return None
+
+
 def races(run: Run) -> Fault | None:
     for e in run.seen.races or ():
         return Fault(
@@ -317,6 +331,6 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "independence", "last", "no_end", "outside", "place", "races",
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "last", "no_end", "outside", "place", "races",
     "refused", "t", "thread_name", "wraps", "written_twice",
 ]  # fmt: skip

@@ -33,6 +33,8 @@ ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
 _ENDS = 2
 _WHOLE = 1 << 24
 """Threads up to which a launch is run whole."""
+#: Steps of a run: where few blocks run, one that goes on for longer does not get anywhere new.
+_BUDGET, _SPARSE_BUDGET = 100_000, 20_000
 TIMEOUT = 20.0
 
 
@@ -72,11 +74,13 @@ class Proof(NamedTuple):
     outcomes: tuple[Outcome, ...]
 
 
-def _tail(grid: Triple) -> list[int]:
-    """The linear numbers of the first and the last blocks, and of those at the end of the first row and column."""
+def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
+    """The linear numbers of the first and the last blocks, of those at the end of the first row, and of those that
+    come to the last element in a loop over the grid."""
     gx, gy, gz = grid
     total = gx * gy * gz
-    found = {0, 1, gx - 1, gx, total - gx, total - 2, total - 1, *(total - 1 - i for i in range(_ENDS))}
+    turns = {(n - 1) // block[0] % gx for n in sizes if n > 0}
+    found = {0, 1, *turns, gx - 1, gx, total - gx, total - 2, total - 1, *(total - 1 - i for i in range(_ENDS))}
     return sorted(b for b in found if 0 <= b < total)
 
 
@@ -85,12 +89,12 @@ def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation
     total = grid[0] * grid[1] * grid[2]
     blocks: Any = trial.blocks
     if blocks == "tail" or (blocks == "all" and total * max(1, block[0] * block[1] * block[2]) > _WHOLE):
-        blocks = _tail(grid)
+        blocks = _tail(grid, block, trial.sizes.values())
     elif blocks != "all":
         blocks = [b for b in blocks if 0 <= b < total]
     return sim.run(sim.Launch(
         kernel, grid, block, setup.args, setup.shared, blocks, watch=plan.watch, loops=trial.loops, cooperative=True,
-        **({} if plan.budget is None else {"budget": plan.budget}),
+        budget=_BUDGET if trial.blocks == "all" else _SPARSE_BUDGET,
     ))  # fmt: skip
 
 
@@ -185,9 +189,14 @@ def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Predic
     first = witness.values.get(plan.first) if plan.first is not None else None
     (sizes,) = bench.predicted()
     here = [o for o in outcomes if o.fault is not None and (plan.anywhere or dict(o.trial.sizes) == sizes)]
-    held = any(not isinstance(first, int) or first in _places(bench, o) for o in here)
+    # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
+    held = any(not isinstance(first, int) or _is_value(o) or first in _places(bench, o) for o in here)
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
     return Prediction(words, dict(witness.sizes), first if isinstance(first, int) else None, held)
+
+
+def _is_value(outcome: Outcome) -> bool:
+    return outcome.fault is not None and outcome.fault.symptom == "wrong-value"
 
 
 def _places(bench: Bench, outcome: Outcome) -> Iterator[int]:
