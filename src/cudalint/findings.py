@@ -10,6 +10,16 @@ if TYPE_CHECKING:
 Level = Literal["error", "warning", "note"]
 
 
+def digits(value: int) -> str:
+    """An integer for people: thousands are separated from 10,000 on."""
+    return str(value) if abs(value) < 10_000 else f"{value:,}"
+
+
+def plural(value: int, noun: str) -> str:
+    """``1 element``, ``2 elements``."""
+    return f"{digits(value)} {noun}" + ("" if value == 1 else "s")
+
+
 class Span(NamedTuple):
     """A region of a file as the user sees it: 1-based lines and columns in code points, end exclusive."""
 

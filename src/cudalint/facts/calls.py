@@ -32,6 +32,12 @@ NO_RETURN = frozenset(
     {"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable"}
 )
 
+#: Numbers that the standard library reads from a text: of any value, with no more known of them.
+PARSERS = frozenset(
+    {"atoi", "atol", "atoll", "atof", "strtol", "strtoll", "strtoul", "strtoull", "strtod", "strtof", "stoi", "stol",
+     "stoll", "stoul", "stoull", "stof", "stod"}
+)  # fmt: skip
+
 _MATH = [
     "sin",
     "cos",

@@ -8,6 +8,7 @@ functions are walked in place of their calls. What cannot be known becomes an at
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
@@ -18,6 +19,7 @@ from cudalint.facts.calls import (
     DEVICE_MEMBERS,
     LEGACY_COLLECTIVES,
     NO_RETURN,
+    PARSERS,
     PURE,
     ROUNDING,
     THREAD_RESULTS,
@@ -113,6 +115,25 @@ def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -
     return flow
 
 
+def _counts_arguments(var: ir.Var, following: ir.Var) -> bool:
+    """Whether two parameters are the ``int argc, char **argv`` of a program, whatever their names."""
+    type_ = following.type
+    strings = type_.element if isinstance(type_, (Ptr, Array)) else None
+    text = strings.element if isinstance(strings, Ptr) else None
+    return isinstance(var.type, Int) and isinstance(text, Int) and text.bits == 8
+
+
+def _asks_arguments(cond: Term) -> bool:
+    leaves = t.leaves(cond)
+    return bool(leaves) and all(x.data.kind == "argc" for x in leaves)
+
+
+def _read_side(a: Term, b: Term) -> bool | None:
+    """Which of two values comes from outside, where the other is a default: True for ``a``."""
+    first, second = (any(x.data.kind in ("call", "load") for x in t.leaves(v)) for v in (a, b))
+    return first if first != second else None
+
+
 def number(type_: Type) -> Type | None:
     return type_ if isinstance(type_, (Int, Float)) else None
 
@@ -165,8 +186,9 @@ class _Walker:
         fn = self.fn
         for var in fn.template:
             self.env[var] = self.fresh("param", var.name, var.type, data=var)
-        for var in fn.params:
-            value = self.unknown_value("param", var.name, var.type, var)
+        for var, following in zip_longest(fn.params, fn.params[1:]):
+            counts = not self.device and following is not None and _counts_arguments(var, following)
+            value = self.unknown_value("argc" if counts else "param", var.name, var.type, var)
             self.env[var] = self.flow.params[var] = value
         self.frames.append(_Frame(None))
         self.block(fn.body)
@@ -250,6 +272,10 @@ class _Walker:
             event.term = term
             self.flow.operations.append(event)
 
+    def source(self, node: ir.Node) -> str:
+        """The text of a node."""
+        return " ".join(self.fn.file.text[node.start : node.end].decode("utf-8", "replace").split())
+
     def event(self, cls: type[Any], node: ir.Node) -> Any:
         self.seq += 1
         return cls(self.seq, node, self.fn, self.guard, self.stack)
@@ -293,6 +319,21 @@ class _Walker:
     def sources(self, pointer: Pointer) -> tuple[Term, ...]:
         """What a pointer's value follows."""
         return (*(p for p, _ in pointer.pieces), *pointer.obj.origin)
+
+    def command_line(self, cond: Term, a: Env, b: Env) -> bool | None:
+        """Of a branch that hangs on the number of arguments alone, the side that reads them: True for ``a``.
+
+        What a default was is then one of the values that may be given: the other side adds nothing.
+        """
+        if self.device or not _asks_arguments(cond):
+            return None
+        for var, value in a.items():
+            other = b.get(var)
+            if other is not value and isinstance(value, Term) and isinstance(other, Term):
+                side = _read_side(value, other)
+                if side is not None:
+                    return side
+        return None
 
     def merge(self, cond: Term, a: Env, b: Env) -> Env:
         """The environment after a branch: ``a`` where ``cond`` holds, else ``b``."""
@@ -466,6 +507,11 @@ class _Walker:
         other_env, other_alive, other_guard, other_exit = self.env, self.alive, self.guard, self.last_exit
         self.guard = base
         if then_alive and other_alive:
+            read = self.command_line(cond, then_env, other_env)
+            if read is not None:
+                self.env = then_env if read else other_env
+                self.repush(*((then_guard, inner) if read else (other_guard, other_inner)))
+                return
             self.env = self.merge(cond, then_env, other_env)
             self.implied(then_guard, inner, t.lnot(cond))
             self.implied(other_guard, other_inner, cond)
@@ -1215,6 +1261,9 @@ class _Walker:
             type_ = node.type
             if number(type_):
                 then, other = self.convert(then, type_, node.then), self.convert(other, type_, node.other)
+            read = _read_side(then, other) if not self.device and _asks_arguments(cond) else None
+            if read is not None:
+                return then if read else other
             return t.select(cond, then, other, number(type_))
         return self.merge_value(cond, then, other, ir.Var("?", node.type, "local", node.start, node.end))
 
@@ -1408,7 +1457,8 @@ class _Walker:
                     value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
         if target is not None and not target.has_body:
             pass
-        name = node.name + "()"
+        # What the standard library reads from a text can be any number.
+        name = self.source(node) if node.name.rsplit("::", 1)[-1] in PARSERS else node.name + "()"
         result = self.unknown_value("call", name, node.type, node, level=level if self.device else 0)
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result

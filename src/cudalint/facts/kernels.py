@@ -293,11 +293,16 @@ class Case:
     @property
     def possible(self) -> bool:
         """Whether the driver takes the launch: dimensions within their limits, and none of them 0."""
-        (gx, gy, gz), (x, y, z) = self.grid, self.block
+        gx, gy, gz = self.grid
         return (
-            0 < gx < 1 << 31 and 0 < gy < 1 << 16 and 0 < gz < 1 << 16 and 0 < z <= 64 and x > 0 and y > 0
-            and x * y * z <= 1024
+            0 < gx < 1 << 31 and 0 < gy < 1 << 16 and 0 < gz < 1 << 16 and min(self.block) > 0 and not self.oversized
         )  # fmt: skip
+
+    @property
+    def oversized(self) -> bool:
+        """Whether no device takes a block of so many threads, however many blocks there are."""
+        x, y, z = self.block
+        return z > 64 or x * y * z > 1024
 
     def number(self, p: Poly) -> int:
         """A kernel polynomial without ids; Undefined where a part has no value here."""

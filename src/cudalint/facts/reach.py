@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Interval, Poly, Term
 
 #: Atoms whose values are data or come with them: taken as sizes, which are not negative.
-_DATA = frozenset({"param", "var", "name", "load", "call", "size", "unknown", "uninit", "phi", "exit"})
+_DATA = frozenset({"param", "argc", "var", "name", "load", "call", "size", "unknown", "uninit", "phi", "exit"})
 #: What a query of the device returns at most (multiprocessors, resident blocks, threads); grid limits aside.
 _DEVICE_MAX = 1 << 16
 _AXES = "xyz"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudalint.findings import digits
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -47,13 +49,9 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c in "\t\n\r" else "\ufffd" for c in text)
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def witness_text(witness: Witness) -> str:
     """The witness on one line: sizes, launch, thread, what goes wrong."""
-    parts = [f"{name} = {size:,}" for name, size in witness.sizes.items()]
+    parts = [f"{name} = {digits(size)}" for name, size in witness.sizes.items()]
     if witness.grid is not None:
         parts.append(f"grid {_triple(witness.grid)}")
     if witness.block is not None:
@@ -62,7 +60,7 @@ def witness_text(witness: Witness) -> str:
         parts.append(f"thread {_triple(witness.thread[1])} of block {_triple(witness.thread[0])}")
     case = ", ".join(parts)
     values = "; ".join(
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in witness.values.items()
+        f"{name} {digits(value) if isinstance(value, int) else value}" for name, value in witness.values.items()
     )
     return ": ".join(part for part in (case, values) if part)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from cudalint.report import plural, visible, witness_text
+from cudalint.findings import digits, plural
+from cudalint.report import visible, witness_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

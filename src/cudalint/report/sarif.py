@@ -63,7 +63,7 @@ def _rule(page: Page) -> dict[str, Any]:
 
 
 def _result(f: Finding, index: int, report: Report) -> dict[str, Any]:
-    lines = [f.message, f.witness and f"Witness: {witness_text(f.witness)}.", f.help]
+    lines = [f.message, f.witness and f"Witness: {witness_text(f.witness)}", f.help and f"Help: {f.help}"]
     location: dict[str, Any] = {"physicalLocation": _physical(f.span, report)}
     if f.function:
         location["logicalLocations"] = [{"fullyQualifiedName": f.function, "kind": "function"}]
@@ -71,7 +71,7 @@ def _result(f: Finding, index: int, report: Report) -> dict[str, Any]:
         "ruleId": f.code,
         "ruleIndex": index,
         "level": f.level,
-        "message": {"text": "\n".join(line for line in lines if line)},
+        "message": {"text": "\n".join(f"{line}." for line in lines if line)},
         "locations": [location],
         "partialFingerprints": {"cudalint/v1": f.fingerprint},
         "properties": {"form": f.form, "evidence": evidence_json(f.evidence)},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.report import plural, visible
+from cudalint.findings import digits, plural
+from cudalint.report import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,7 @@ def tables(verdicts: Sequence[Verdict], *, colour: bool = False) -> Iterator[str
         yield from _verdict(verdict, colour)
     if verdicts:
         counts = [(word, sum(v.evidence.verdict == word for v in verdicts)) for word in _WORDS]
-        yield ", ".join(f"{n:,} {_WORDS[word]}" for word, n in counts if n) + "\n"
+        yield ", ".join(f"{digits(n)} {_WORDS[word]}" for word, n in counts if n) + "\n"
     else:
         yield f"{plural(0, 'finding')} to confirm\n"
 
@@ -70,7 +71,7 @@ def _verdict(verdict: Verdict, colour: bool) -> Iterator[str]:
 def _predicted(evidence: Evidence) -> str:
     assert evidence.prediction is not None
     words = evidence.prediction.words
-    sizes = ", ".join(f"{name} = {value:,}" for name, value in evidence.prediction.sizes.items())
+    sizes = ", ".join(f"{name} = {digits(value)}" for name, value in evidence.prediction.sizes.items())
     return f"{words} at {sizes}" if sizes else words
 
 

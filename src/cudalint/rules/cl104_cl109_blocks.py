@@ -119,8 +119,8 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
         return Draft(
             "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
-            f"`{text}` adds in int before it divides: at {main.data.name} = {digits(least)} the sum overflows and the count "
-            f"that sizes the grid on {axis} comes out as {digits(count)} instead of {digits(meant)}",
+            f"`{text}` adds in int before it divides: at {main.data.name} = {digits(least)} the sum overflows and "
+            f"the count that sizes the grid on {axis} comes out as {digits(count)} instead of {digits(meant)}",
             "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
             Witness(sizes, None, None, None, {"count": count, "count meant": meant}),
             (*_launch_place(launch, place), *support.calls(place)),
@@ -342,8 +342,8 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             sizes = {k: v for k, v in width.named(env).items() if v != others or k == name}
             return Draft(
                 "CL109", place.fn, place.fn.file, place.node.start, place.node.end,
-                f"`{text}` counts in float, which is exact only up to 2^24: {at} it gives {digits(count)} and {digits(meant)} are "
-                "needed, so the last elements are left out",
+                f"`{text}` counts in float, which is exact only up to 2^24: {at} it gives {digits(count)} and "
+                f"{digits(meant)} are needed, so the last elements are left out",
                 "use integer division: `n / t + (n % t != 0)`",
                 Witness(sizes, None, None, None, {what: count, "needed": meant}),
                 (*_launch_place(launch, place), *support.calls(place)),

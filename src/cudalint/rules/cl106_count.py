@@ -8,7 +8,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach
-from cudalint.findings import Witness
+from cudalint.findings import Witness, digits
 from cudalint.ir.types import U32, Int
 from cudalint.rules import support, width
 from cudalint.rules.draft import Draft
@@ -191,7 +191,7 @@ def _draft(
             continue
         kept = to.wrap(meant)
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
-        outcome = f"becomes {kept:,}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
+        outcome = f"becomes {digits(kept)}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
         event = launch.event
         related = (
             ()
@@ -200,7 +200,7 @@ def _draft(
         )
         return Draft(
             "CL106", fn, fn.file, node.start, node.end,
-            f"`{support.text(fn, node)}` is a 64-bit count cut to 32 bits, and {what}: {meant:,} {outcome}",
+            f"`{support.text(fn, node)}` is a 64-bit count cut to 32 bits, and {what}: {digits(meant)} {outcome}",
             "make the parameter (and the index it bounds) 64 bits wide, or check the size before the launch",
             Witness(sizes, None, None, None, {"count": meant, "count in 32 bits": kept}),
             related,

@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.flow import BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, strip
-from cudalint.findings import Witness
+from cudalint.findings import Witness, digits
 from cudalint.ir.types import I32, Int
 from cudalint.rules import support, width
 from cudalint.rules.draft import Draft
@@ -125,11 +125,11 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
                 continue
             sizes, grid, block, thread, wrapped, meant = case
             reported.add(id(place.node))
-            told = ", ".join(f"{k} = {v:,}" for k, v in sizes.items())
+            told = ", ".join(f"{k} = {digits(v)}" for k, v in sizes.items())
             yield Draft(
                 "CL108", place.fn, place.fn.file, place.node.start, place.node.end,
                 f"blocks of {block[0]} do not divide 2^31: at {told} the surplus thread {thread[1][0]} of block "
-                f"{thread[0][0]:,} has index {wrapped:,} instead of {meant:,}, which passes the test",
+                f"{digits(thread[0][0])} has index {digits(wrapped)} instead of {digits(meant)}, which passes the test",
                 "use an unsigned or a 64-bit index: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
                 Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
                 (*support.calls(place), *support.launched_at(kernel)),

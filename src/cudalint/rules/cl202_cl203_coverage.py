@@ -106,7 +106,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.empty and case.empty in axes if empty else case.possible):
+        if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
             return False
         sizes = [(case.reach(c), case.size(c) - c.inclusive) for c in group]
         return all(reach < size <= _MOST for reach, size in sizes)
@@ -243,7 +243,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         case = kernels.case(launch, env)
-        if case is None or not (case.empty == axis if empty else case.possible):
+        if case is None or case.oversized or not (case.empty == axis if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
         return bool(by > 1 and case.grid[at] * by < n <= _MOST)

@@ -55,6 +55,9 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
         return None
 
     def goal(env: w.Assignment) -> bool:
+        case = kernels.case(launch, env)
+        if case is not None and case.oversized:
+            return False  # refused whatever the grid
         # A product that wraps to 0 is the width rules' to say.
         return bool(t.evaluate(blocks, env) == 0 and t.evaluate(blocks, env, exact=False) == 0)
 

@@ -9,6 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.flow import children, from_poly
+from cudalint.findings import digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Int
 from cudalint.rules import support
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
     from cudalint.rules.support import Place
 
-_SIZES = frozenset({"param", "size", "call", "load", "var"})
+_SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
 _BUDGET = 300
@@ -129,7 +130,7 @@ def smallest(
         fixed = 1 if leaf in kept else w.assumed(leaf)
         if fixed is not None:
             choices.append([fixed])
-        elif info.name == "argc":
+        elif info.kind == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
         elif leaf in inner and number and leaf not in divided:
             choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
@@ -250,9 +251,14 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
     stack = [blocks]
     while stack:
         part = stack.pop()
+        if part.op == "select":
+            # Which side of a choice counts is not known here; `n % t ? n / t + 1 : n / t` has one quotient.
+            first, second = (division(side) for side in part.args[1:])
+            if first is not None and second is not None and _same(first, second):
+                return first
+            continue
         if part.op not in ("div", "shr"):
-            # Which side of a choice counts is not known here.
-            stack.extend(() if part.op == "select" else part.args)
+            stack.extend(part.args)
             continue
         by = part.args[1]
         if part.op == "shr":
@@ -270,6 +276,10 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
             return inner.args[0], t.const(inner.args[1].data * by.data, I64)
         return size, by
     return None
+
+
+def _same(first: tuple[Term, Term], second: tuple[Term, Term]) -> bool:
+    return all(t.poly(a) == t.poly(b) for a, b in zip(first, second, strict=True))
 
 
 def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
@@ -365,7 +375,7 @@ def named(env: w.Assignment) -> dict[str, int]:
 
 def words(env: w.Assignment) -> str:
     """``n = 257, m = 1``"""
-    return ", ".join(f"{name} = {value}" for name, value in named(env).items())
+    return ", ".join(f"{name} = {digits(value)}" for name, value in named(env).items())
 
 
 def place(node: ir.Launch) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.reach import Reach, strip
+from cudalint.findings import digits
 from cudalint.ir.types import Int
 from cudalint.rules import width
 
@@ -65,7 +66,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             return None
         grid, block = shape
         sizes = width.named(env)
-        told = f"{main.data.name} = {env[main]:,}" if main is not None else ""
+        told = f"{main.data.name} = {digits(env[main])}" if main is not None else ""
         begin = f"at {told} " if told else ""
         machine = width.value(exact_bound, env)
         if machine != last + less and any(width.narrowed(exact_bound)):
@@ -86,7 +87,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                         grid,
                         block,
                         numbers,
-                        (f"{begin}a thread starts at {wrapped:,} instead of {value:,}, and {then}"),
+                        (f"{begin}a thread starts at {digits(wrapped)} instead of {digits(value)}, and {then}"),
                     )
                 numbers = {"index before the step": value - pass_, "index after it": wrapped}
                 return (
@@ -94,7 +95,10 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                     grid,
                     block,
                     numbers,
-                    (f"{begin}a thread steps from {value - pass_:,} by {pass_:,}, past {top:,} to {wrapped:,}; {then}"),
+                    (
+                        f"{begin}a thread steps from {digits(value - pass_)} by {digits(pass_)}, past {digits(top)} to "
+                        f"{digits(wrapped)}; {then}"
+                    ),
                 )
         meant = last + less
         narrow = isinstance(tested.type, Int) and tested.type.bits == 32 and strip(tested).type is tested.type
@@ -104,7 +108,10 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                 grid,
                 block,
                 {"bound": machine, "bound meant": meant},
-                (f"{begin}the bound itself comes out as {machine:,} instead of {meant:,}, and elements are left out"),
+                (
+                    f"{begin}the bound itself comes out as {digits(machine)} instead of {digits(meant)}, and elements "
+                    "are left out"
+                ),
             )
         if last > top:
             wrapped = type_.wrap(top + 1)
@@ -113,7 +120,10 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                 grid,
                 block,
                 {"index in 32 bits": wrapped, "first element left out": top + 1},
-                (f"{begin}the index {top + 1:,} becomes {wrapped:,}, the loop ends, and that element is left out"),
+                (
+                    f"{begin}the index {digits(top + 1)} becomes {digits(wrapped)}, the loop ends, and that element "
+                    "is left out"
+                ),
             )
         return None
 

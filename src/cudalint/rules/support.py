@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Place = tuple["SourceFile", int, int, str]
 Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
+_NO_SIZES = _LAUNCH_KINDS | {"count", "loop", "argc"}
 _SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
@@ -103,8 +104,8 @@ def halves(numbers: Sequence[int]) -> tuple[Triple, Triple]:
 
 
 def sizes_of(env: dict[Term, int]) -> dict[str, int]:
-    """The runtime sizes of an assignment by name, launch built-ins left out."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in _LAUNCH_KINDS}
+    """The runtime sizes of an assignment by name; launch built-ins, passes of loops and `argc` are none."""
+    return {a.data.name: v for a, v in env.items() if a.data.kind not in _NO_SIZES}
 
 
 class Split(NamedTuple):
@@ -249,7 +250,7 @@ def _search(
                 continue
             found = _part(cond, env, block, group, free_leaves, free)
             if found is not None:
-                named = {x.data.name: env[x] for x in sizes if x.data.kind in _SIZES and x.data.name != "argc"}
+                named = {x.data.name: env[x] for x in sizes if x.data.kind in _SIZES}
                 there = {f"{x.data.name} there": env[x] for x in sizes if x.data.kind in ("loop", "exit")}
                 return Split(named, grid, block, *found, not free_leaves, env, there=there)
     return None

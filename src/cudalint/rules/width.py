@@ -27,7 +27,7 @@ _Main = TypeVar("_Main")
 #: A grid where the source gives none: the multiprocessors of a small GPU, a few blocks on each.
 DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
 _AXES = "xyz"
-_NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
+_NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
 
 
 def origin(flow: Flow, term: Term, event: Event) -> Operation | None:
