@@ -92,8 +92,8 @@ def _write(options: argparse.Namespace, text: str) -> None:
 
 def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     """``--as CODE``: the experiment of a rule on kernels, whatever the rule says of them."""
-    from cudalint.engine import Options, Worker
     from cudalint.config import Configs
+    from cudalint.engine import Worker
     from cudalint.report import Report, verdicts
     from cudalint.report.verdicts import Verdict
     from cudalint.select import Layer

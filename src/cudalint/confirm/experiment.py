@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudalint.confirm import oracle
 from cudalint.confirm.harness import Harness, replaced
-from cudalint.facts.events import conjuncts
-from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
 from cudalint.facts import kernels
-from cudalint.facts.flow import BDIM, BID, TID
+from cudalint.facts.events import conjuncts
+from cudalint.facts.ids import BDIM, BID, TID
+from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Int
 from cudalint.rules.launches import has_tail

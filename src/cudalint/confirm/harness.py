@@ -17,9 +17,8 @@ from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
-from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.rules import launches
 from cudalint.sim import Buffer
@@ -79,6 +78,8 @@ class Harness:
         self.kernel, self.launch = kernel, launch
         self.flow = kernel.flow
         self.given = dict(_stated(kernel, launch))
+        self.current: Values = {}
+        """The host's values of the run that is being made ready."""
         self.coarse = False
         """Whether floats are few and round, so that comparisons of data come out either way."""
         self.literal = False
@@ -233,6 +234,7 @@ class Harness:
         buffers: dict[Obj, Buffer] = {}
         shared: dict[object, Buffer] = {}
         args = []
+        self.current = host
         for var, value in self.flow.params.items():
             args.append(self._argument(var.name, var.type, value, case, host, buffers, shared))
         return Setup(grid, block, args, self._shared_bytes(host, block), values, host, case)
@@ -245,7 +247,7 @@ class Harness:
     def kernel_values(self, host: Values) -> Values:
         """The kernel's scalar parameters at these sizes."""
         if self.launch is None:
-            return {x: v for x, v in host.items()}
+            return dict(host)
         result: Values = {}
         for formal, actual in self.launch.mapping.items():
             if formal.data.kind in ("bdim", "gdim"):
@@ -254,7 +256,9 @@ class Harness:
                 value = t.evaluate(actual, host)
             except t.Undefined:
                 continue
-            result[formal] = formal.type.wrap(value) if isinstance(formal.type, Int) and isinstance(value, int) else value
+            if isinstance(formal.type, Int) and isinstance(value, int):
+                value = formal.type.wrap(value)
+            result[formal] = value
         sizes = [host[x] for x in self.sizes if x in host]
         for pitch in self._own_pitches:
             if pitch.data.kind == "param" and isinstance(pitch.type, Int):
@@ -451,6 +455,15 @@ class Harness:
         return max(found) if found else max(_ELEMENTS, self._largest(case))
 
     def _top(self, access: Access, case: kernels.Case) -> int | None:
+        ranges = self._ranges(case)
+        tops = [
+            top for top in (_highest(access.scalar or {}, ranges), _highest(self._bounded(access, case), ranges))
+            if top is not None and top < _LARGEST
+        ]  # fmt: skip
+        return min(tops, default=None)
+
+    def _bounded(self, access: Access, case: kernels.Case) -> Poly:
+        """The address with every tested coordinate at its last value."""
         p = expand(access.scalar or {})
         layout = self.kernel.layout
         whole = [x.ids for x in shapes.axes(p).values() if x.thread and x.block and shapes.is_block(x.block)]
@@ -465,8 +478,7 @@ class Harness:
                 if size is not None:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
                     p = replaced(p, index, {(): size - 1})
-        top = _highest(p, self._ranges(case))
-        return top if top is not None and top < _LARGEST else None
+        return p
 
     def _axis_size(self, axis: shapes.Axis, case: kernels.Case) -> int | None:
         """The size along an untested axis: what another test of the coordinate says, else what the grid divides."""
@@ -487,9 +499,7 @@ class Harness:
             each = case.number(axis.block or {})
         except t.Undefined:
             return None
-        return size * each // by if by > 0 and each % by == 0 else (size * each // by if by > 0 else None)
-
-    current: Values = {}
+        return size * each // by if by > 0 else None
 
     def _ranges(self, case: kernels.Case) -> dict[Term, t.Interval]:
         ranges: dict[Term, t.Interval] = {k: (v.data, v.data) for k, v in case.launch.mapping.items()
@@ -558,6 +568,9 @@ def _highest(p: Poly, ranges: dict[Term, t.Interval]) -> int | None:
         low, high = 1, 1
         for item in monomial:
             a, b = t.bounds(item, ranges, memo)
+            limit = item.data.data.limit if item.op == "atom" and item.data.kind == "loop" else None
+            if limit is not None:
+                b = max(a, min(b, t.bounds(limit[0], ranges, memo)[1] + limit[1]))
             ends = [low * a, low * b, high * a, high * b]
             low, high = min(ends), max(ends)
         best = max(low * value, high * value)
@@ -582,4 +595,4 @@ def _stated(kernel: Kernel, launch: Launch | None) -> Iterator[tuple[str, int | 
                     yield name, float(number) if "." in number or "e" in number.lower() else int(number, 0)
 
 
-__all__ = ["Harness", "Setup", "Triple", "Unready", "Values", "F32", "ir"]
+__all__ = ["Harness", "Setup", "Triple", "Unready", "Values", "replaced"]

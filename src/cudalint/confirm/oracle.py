@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudalint.facts import terms as t
 from cudalint.sim.values import Unsupported
 
 if TYPE_CHECKING:
@@ -21,10 +20,14 @@ _WRONG = 10
 class Wrong(NamedTuple):
     """One wrong element: who should have handled it (or did what was wrong), on which pass of a grid-stride loop."""
 
-    index: int
+    at: int
     block: Triple
     thread: Triple
     turn: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As the evidence has it."""
+        return {"index": self.at, "block": list(self.block), "thread": list(self.thread), "pass": self.turn}
 
 
 class Fault(NamedTuple):
@@ -47,9 +50,6 @@ class Run(NamedTuple):
     seen: Observation
     repaired: Setup | None = None
     reference: Observation | None = None
-
-
-Oracle = "Callable[[Run], Fault | None]"
 
 
 def place(linear: int, grid: Triple, block: Triple) -> tuple[Triple, Triple]:
@@ -81,43 +81,33 @@ def coverage(run: Run, *, twice: bool = False) -> Fault | None:
 
 def _missed(run: Run, wanted: BufferState, got: BufferState) -> Fault | None:
     assert run.repaired is not None
-    total, done, lost = 0, 0, []
-    owners: list[int] = []
-    last = -1
-    count = 0
-    for start, stop in wanted.touched():
-        index = np.arange(start, min(stop, wanted.extent), dtype=np.int64)
-        first, _ = wanted.writers(index)
-        mine, _ = got.writers(index)
-        due = first >= 0
-        total += int(due.sum())
-        done += int((due & (mine >= 0)).sum())
-        gaps = np.flatnonzero(due & (mine < 0))
-        count += len(gaps)
-        for gap in gaps[: _WRONG - len(lost)]:
-            lost.append(int(gap) + start)
-            owners.append(int(first[gap]))
-        if due.any():
-            last = start + int(np.flatnonzero(due)[-1])
+    due = wanted.written()
+    mine, _ = got.writers(due)
+    gaps = np.flatnonzero(mine < 0)
+    count, done = len(gaps), len(due) - len(gaps)
+    lost = [int(x) for x in due[gaps[:_WRONG]]]
+    owners = [int(x) for x in wanted.writers(lost)[0]]
     if not lost:
         return None
     threads = _product(run.setup.grid) * _product(run.setup.block)
     flat = run.setup.grid[1:] == run.setup.block[1:] == (1, 1)
     wrong = []
-    for index, owner in zip(lost, owners):
+    for at, owner in zip(lost, owners):
         if flat and _own_index(run):
-            wrong.append(Wrong(index, *place(index % threads, run.setup.grid, run.setup.block), index // threads))
+            wrong.append(Wrong(at, *place(at % threads, run.setup.grid, run.setup.block), at // threads))
         else:
-            wrong.append(Wrong(index, *place(owner, run.repaired.grid, run.repaired.block)))
+            wrong.append(Wrong(at, *place(owner, run.repaired.grid, run.repaired.block)))
     text = f"element {lost[0]} of `{wanted.name}` is never written"
     if count > 1:
         text = f"{count} elements of `{wanted.name}` are never written, the first is {lost[0]}"
-    if done == lost[0] == threads and count == last + 1 - lost[0]:
-        text = f"processed the first {threads} elements only: `{wanted.name}[{lost[0]}]` and all after it are not written"
+    if done == lost[0] == threads and count == int(due[-1]) + 1 - lost[0]:
+        text = (
+            f"processed the first {threads} elements only: `{wanted.name}[{threads}]` and all after it are not written"
+        )
     elif not done:
         text = f"no element of `{wanted.name}` is written"
-    owner = place(owners[0], run.repaired.grid, run.repaired.block)
-    return Fault("never-written", text, lost[0], tuple(wrong), total, owner)
+    first_owner = place(owners[0], run.repaired.grid, run.repaired.block)
+    return Fault("never-written", text, lost[0], tuple(wrong), len(due), first_owner)
 
 
 def _own_index(run: Run) -> bool:
@@ -143,13 +133,9 @@ def written_twice(run: Run) -> Fault | None:
             found.append((element, a, b))
         if found:
             wrong = tuple(Wrong(e, *place(b, run.setup.grid, run.setup.block)) for e, _, b in found)
-            first, one, two = found[0]
-            a, b = (place(x, run.setup.grid, run.setup.block) for x in (one, two))
-            return Fault(
-                "written-twice",
-                f"`{name}[{first}]` is written by {thread_name(*a)} and by {thread_name(*b)}",
-                first, wrong,
-            )  # fmt: skip
+            first, *two = found[0]
+            here, there = (thread_name(*place(x, run.setup.grid, run.setup.block)) for x in two)
+            return Fault("written-twice", f"`{name}[{first}]` is written by {here} and by {there}", first, wrong)
     return None
 
 
@@ -162,7 +148,8 @@ def outside(run: Run) -> Fault | None:
     e = events[0]
     return Fault(
         "outside",
-        f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {e.extent} elements (line {e.site.line})",
+        f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {e.extent} elements"
+        f" (line {e.site.line})",
         e.element, wrong, e.extent,
     )  # fmt: skip
 
@@ -175,7 +162,7 @@ def thread_name(block: Triple, thread: Triple) -> str:
     return f"thread {i} of block {b}"
 
 
-def arrivals(run: Run, *, grid_wide: bool = False) -> Fault | None:
+def arrivals(run: Run) -> Fault | None:
     """Barriers that some threads of a block pass less often than others, returned threads counted."""
     block = run.setup.block
     for item in run.seen.arrivals or ():
@@ -203,7 +190,7 @@ def arrivals(run: Run, *, grid_wide: bool = False) -> Fault | None:
         return Fault(
             "divergent-barrier",
             f"line {item.site.line}: {arrived} threads {whom} arrive at the barrier and {len(missing)} do not",
-            wrong[0].index, tuple(wrong), len(row),
+            wrong[0].at, tuple(wrong), len(row),
         )  # fmt: skip
     for event in run.seen.divergent or ():
         wrong_one = Wrong(event.missing.thread[0], *event.missing)
@@ -232,7 +219,7 @@ def last(run: Run) -> Fault | None:
     if run.seen.end != "done":
         return None
     for name, state in run.seen.buffers.items():
-        if not any(int(x) >= 0 for a, b in state.touched() for x in state.writers([a, b - 1])[0]):
+        if not len(state.written()):
             continue
         if int(state.writers([state.extent - 1])[0][0]) < 0:
             at = state.extent - 1
@@ -279,21 +266,20 @@ def independence(run: Run) -> Fault | None:
         if a.dtype.kind not in "iufb":
             continue
         due = state.writers()[0] >= 0
-        if a.dtype.kind == "f":
-            same = np.isclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True)
-        else:
-            same = a == b
-        gaps = np.flatnonzero(due & ~same)
-        if len(gaps):
-            first = int(gaps[0])
+        same = np.isclose(a, b, rtol=1e-3, atol=1e-4, equal_nan=True) if a.dtype.kind == "f" else a == b
+        found = np.flatnonzero(due & ~same)
+        if len(found):
+            first = int(found[0])
             return Fault(
                 "wrong-value", f"`{name}[{first}]` is {a[first]:.6g}, and {b[first]:.6g} in one block",
-                first, tuple(Wrong(int(g), (0, 0, 0), (0, 0, 0)) for g in gaps[:_WRONG]),
+                first, tuple(Wrong(int(g), (0, 0, 0), (0, 0, 0)) for g in found[:_WRONG]),
             )  # fmt: skip
     return None
 
 
-def wraps(run: Run, spans: Iterable[tuple[Any, int, int]] = (), kinds: Iterable[str] = ("signed", "unsigned")) -> Fault | None:
+def wraps(
+    run: Run, spans: Iterable[tuple[Any, int, int]] = (), kinds: Iterable[str] = ("signed", "unsigned")
+) -> Fault | None:
     """Integer operations that wrapped, at one of the places (file, start, end) if some are given."""
     places = list(spans)
     wanted = set(kinds)
@@ -331,6 +317,6 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "last", "no_end", "outside", "place", "races",
-    "refused", "t", "thread_name", "wraps", "written_twice",
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "last", "no_end",
+    "outside", "place", "races", "refused", "thread_name", "wraps", "written_twice",
 ]  # fmt: skip

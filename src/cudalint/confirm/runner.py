@@ -162,7 +162,7 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
         grid, block = (failing.setup.grid, failing.setup.block) if failing.setup is not None else (None, None)
         return Evidence(
             "simulated", "confirmed", fault.text, dict(failing.trial.sizes), grid, block, fault.symptom, fault.first,
-            tuple(w._asdict() for w in fault.wrong), prediction, cases,
+            tuple(w.to_json() for w in fault.wrong), prediction, cases,
         )  # fmt: skip
     unknown = next((o for o in outcomes if o.word in ("inconclusive", "hang")), None)
     ran = [o for o in outcomes if o.word in ("ok", "refused")]
@@ -370,7 +370,7 @@ def trial_of(
                 continue
             if kernel_name is not None and kernel_name not in (kernel.name, kernel.decl.name):
                 continue
-            found = []
+            found: list[Proof] = []
             for launch in kernel.launches or [None]:  # type: ignore[list-item]  # a kernel by itself
                 witness = _said(said, kernel, launch)
                 found.extend(proofs(code, Subject(kernel, (launch,), witness), limits))

@@ -60,7 +60,7 @@ def _verdict(verdict: Verdict, colour: bool) -> Iterator[str]:
         yield f"  predicted {visible(_predicted(evidence))}: {held}\n"
     if evidence.wrong:
         listed = "; ".join(
-            f"{w['index']} (block {_short(w['block'])}, thread {_short(w['thread'])}, pass {w['turn']})"
+            f"{w['index']} (block {_short(w['block'])}, thread {_short(w['thread'])}, pass {w['pass']})"
             for w in evidence.wrong
         )
         yield f"  wrong: {listed}\n"

@@ -393,14 +393,15 @@ def experiment_cl104(bench: Bench) -> Plan:
 
     t_ = bench.threads()
     trials = bench.sparse(t_ + 1, (1 << 31) - t_ + 1, (1 << 31) - 1)
-    return Plan(trials, oracle.first_of(oracle.refused, oracle.coverage), bench.covering, refusal=True, host=bench.narrowed)
+    judge = oracle.first_of(oracle.refused, oracle.coverage)
+    return Plan(trials, judge, bench.covering, refusal=True, host=bench.narrowed)
 
 
 def experiment_cl109(bench: Bench) -> Plan:
     """The first and last blocks from 2^24 + 1 elements on: whether the last element has a thread."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    trials = bench.sparse(bench.threads() + 1, (1 << 24) + 1, (1 << 24) + 3, (1 << 25) + 3)
+    trials = bench.sparse(bench.threads() + 1, (1 << 24) + 1, (1 << 25) + 3)
     trials = [trial._replace(loops="all") for trial in trials]
     judge = oracle.first_of(oracle.coverage, oracle.last, bench.fewer)
     return Plan(trials, judge, bench.covering, refusal=True)

@@ -322,18 +322,22 @@ def granule_of(element: Type) -> int:
     return size if size in (1, 2, 4, 8) else 1
 
 
-def leaves(element: Type, at: int = 0) -> list[tuple[int, Type]]:
-    """The scalars of a type as (byte offset, type), in order."""
+def runs(element: Type, at: int = 0) -> list[tuple[int, Type, int]]:
+    """The scalars of a type in order, as (byte offset, type, how many in a row)."""
     if isinstance(element, Array):
         size = element.element.size
         if size is None or not isinstance(element.extent, int):
             raise Unsupported(f"memory of type '{element}'")
-        inner = leaves(element.element)
-        return [(at + i * size + o, t) for i in range(element.extent) for o, t in inner]
+        inner = runs(element.element)
+        if len(inner) == 1 and inner[0][2] * (inner[0][1].size or 0) == size:
+            return [(at, inner[0][1], inner[0][2] * element.extent)]
+        if element.extent > 1024:
+            raise Unsupported(f"memory of type '{element}'")
+        return [(at + i * size + o, t, n) for i in range(element.extent) for o, t, n in inner]
     if isinstance(element, Struct):
         places = offsets(element)
-        return [leaf for name, field in (element.fields or {}).items() for leaf in leaves(field, at + places[name])]
-    return [(at, element)]
+        return [run for name, field in (element.fields or {}).items() for run in runs(field, at + places[name])]
+    return [(at, element, 1)]
 
 
 def _fill(page: Page, obj: Object, start: int, size: int) -> None:
@@ -342,30 +346,43 @@ def _fill(page: Page, obj: Object, start: int, size: int) -> None:
     width = element.size
     if width is None:
         raise Unsupported(f"a buffer of '{element}'")
-    first, last = start // width, -(-(start + size) // width)
-    index = np.arange(first, last, dtype=np.int64)
-    parts = leaves(element)
     if isinstance(fill, np.ndarray):
         raw = np.ascontiguousarray(fill).view(np.uint8).reshape(-1)[start : start + size]
         page.data[: len(raw)] = raw
         return
-    for number, (offset, type_) in enumerate(parts):
+    first, last = start // width, -(-(start + size) // width)
+    parts = runs(element)
+    for number, (offset, type_, count) in enumerate(parts):
         dtype = memory_dtype(type_)
-        values = fill_values(obj, fill, index, type_, number)
-        if type_ is BF16:
-            values = (to_bfloat(np.asarray(values, np.float32)).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-        if len(parts) == 1 and start % width == 0:
-            page.view(dtype)[: len(values)] = values
+        step = dtype.itemsize
+        if count <= 1024:
+            index = np.arange(first * count, last * count, dtype=np.int64)
+            spans = [(index, index // count * width + index % count * step + offset - start)]
         else:
-            _strided(page, first * width - start + offset, width, np.ascontiguousarray(values, dtype), size)
+            # Of a long array, what is on this page.
+            spans = []
+            for i in range(first, last):
+                a, b = (max(0, min(count, -(-(start + x - i * width - offset) // step))) for x in (0, size))
+                j = np.arange(a, b, dtype=np.int64)
+                spans.append((i * count + j, i * width + offset + j * step - start))
+        for index, places in spans:
+            values = fill_values(obj, fill, index, type_, number)
+            if type_ is BF16:
+                values = (to_bfloat(np.asarray(values, np.float32)).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+            if len(parts) == 1 and start % width == 0 and count * step == width:
+                page.view(dtype)[: len(values)] = values
+            else:
+                _scattered(page, places, np.ascontiguousarray(values, dtype), size)
 
 
-def _strided(page: Page, at: int, step: int, values: Array1, size: int) -> None:
-    """Put ``values`` at byte ``at``, ``at + step``, ...; those that are not wholly on the page are cut."""
-    raw = values.view(np.uint8).reshape(len(values), -1)
-    places = at + np.arange(len(values), dtype=np.int64)[:, None] * step + np.arange(raw.shape[1])
-    inside = (places >= 0) & (places < size)
-    page.data[places[inside]] = raw[inside]
+def _scattered(page: Page, places: Array1, values: Array1, size: int) -> None:
+    """Put ``values`` at the bytes ``places``; those outside of the page are left out."""
+    inside = (places >= 0) & (places + values.dtype.itemsize <= size)
+    places, values = places[inside], values[inside]
+    if not (places % values.dtype.itemsize).any():
+        page.view(values.dtype)[places // values.dtype.itemsize] = values
+        return
+    page.data[places[:, None] + np.arange(values.dtype.itemsize)] = values.view(np.uint8).reshape(len(values), -1)
 
 
 def fill_values(obj: Object, fill: FillKind, index: Array1, type_: Type, part: int = 0) -> Array1:
@@ -870,6 +887,19 @@ class BufferState:
         both = second >= 0
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         return np.where(both, lower, first), np.where(both, upper, second)
+
+    def written(self) -> Any:
+        """The elements that some thread wrote, in ascending order."""
+        obj = self._object
+        found = []
+        for number in sorted(obj.pages):
+            first = obj.pages[number].first
+            if first is not None:
+                byte = np.flatnonzero(first >= 0) * obj.granule + (number * _PAGE if obj.paged else 0)
+                found.append(byte if obj.element_size == 1 else byte // obj.element_size)
+        index = np.concatenate(found) if found else np.zeros(0, np.int64)
+        index = index[index < self.extent]
+        return index if obj.granule == obj.element_size else np.unique(index)
 
     def never(self, limit: int = 10, within: int | None = None) -> list[int]:
         """The first ``limit`` elements below ``within`` (default: all) that no thread wrote."""
