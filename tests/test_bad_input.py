@@ -87,6 +87,9 @@ def test_unreadable_content(beside, cudalint, content, why):
     (line,) = beside("bad.cu", content)
     assert line.startswith(f"bad.cu:1:1: note CL001 parse-gap: the file was not checked: {why}")
     assert beside("bad.cu", content, "--ignore", "CL001") == []
+    assert "1 note in 2 files of 2; 1 file could not be read." in cudalint("check").stdout.replace("1 error, ", "")
+    alone = cudalint("check", "bad.cu")
+    assert (alone.returncode, alone.stdout) == (2, "Nothing was checked; 1 file could not be read.\n")
     named = cudalint("check", "--output-format", "concise", "bad.cu", "fault.cu")
     assert named.returncode == 2
     assert named.stderr.startswith(f"cudalint: bad.cu: {why}")
@@ -255,6 +258,53 @@ def test_macros_that_recur_or_are_malformed(beside, macros):
 
 def test_python_and_prose_that_are_called_cuda(beside):
     assert all(" CL001 " in line for line in beside("prose.cu", "Dear reader,\n\nthis isn't CUDA: {[(<<<\n" * 50))
+
+
+# Slips: each is told where it is, and hides nothing but the statement that it is in
+
+LAUNCH = """\
+void run(float *x, float *out, int n) {
+    if (n <= 0) return;
+    sum<<<n / 256 + (n % 256 != 0), 256>>>(x, out, n);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "line", "says"),
+    [
+        ("threadIdx.x;\n    if", "threadIdx.x\n    if", 3, "`;` is missing here"),
+        ("= x[i];", "= x[i]", 5, "this region was not understood"),
+        ("__syncthreads();", "__syncthreads()", 7, "this region was not understood"),
+        ("if (i >= n)", "if (i >= n", 4, "this region was not understood"),
+        ("x[i]", "x[i", 5, ""),
+        ("int n) {\n    __shared__", "int n {\n    __shared__", 1, ""),
+        ("256>>>(", "256>>(", 11, "this region was not understood"),
+        ("n);\n}", "n)\n}", 11, "`;` is missing here"),
+        ("n, 256>>>", "n 256>>>", 11, ""),
+    ],
+)
+def test_a_slip_is_told(beside, right, wrong, line, says):
+    text = FAULTY + LAUNCH.replace("n / 256 + (n % 256 != 0), 256", "n, 256")
+    assert right in text
+    found = beside("slip.cu", text.replace(right, wrong, 1) + FAULTY.replace("sum", "other"))
+    gaps = [each for each in found if " CL001 " in each]
+    assert len(gaps) <= 2  # the parser may need a second statement to find back
+    assert gaps[0].startswith(f"slip.cu:{line}:")
+    assert says in gaps[0]
+    assert any(each.startswith("slip.cu:16:17: error CL301 ") for each in found)
+
+
+def test_a_missing_semicolon_costs_no_finding(beside):
+    found = beside("slip.cu", FAULTY.replace("threadIdx.x;", "threadIdx.x"))
+    assert [each.split()[2] for each in found] == ["CL001", "CL301"]
+
+
+def test_a_macro_that_nobody_defines_is_no_slip(beside):
+    text = "REGISTER(sum)\nvoid f(int x) {\n    CHECK_INPUT(x)\n    x = 1;\n}\ntemplate class Sum<float>;\n"
+    assert beside("macros.cu", text) == []
+    (gap,) = beside("call.cu", text.replace("CHECK_INPUT", "check_input"))
+    assert gap.startswith("call.cu:3:")
 
 
 # A fault of ours

@@ -72,6 +72,11 @@ def test_an_argument_that_is_missing_loses_nothing_else(cudalint, write):
         (["check", "--select", "CL999"], "unknown rule 'CL999' in the command line"),
         (["check", "--ignore", "parse-gpa"], "unknown rule 'parse-gpa' in the command line; did you mean 'parse-gap'?"),
         (["check", "--extend-select", "barier"], "did you mean 'barrier'?"),
+        (["check", "--select", ""], "'select' in the command line names no rule"),
+        (["check", "--select", "CL021"], "unknown rule 'CL021' in the command line; the rules of CL0 are CL001, CL002"),
+        (["check", "--select", "CL999"], "unknown rule 'CL999' in the command line; 'cudalint rules' lists them"),
+        (["rule", "CL0"], "'CL0' is a prefix; its rules are CL001, CL002"),
+        (["rule", "barrier"], "'barrier' is a group; its rules are CL3"),
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
         (["check", "--config", "a.toml", "--isolated"], "exclude each other"),
         (["check", "--baseline", "none.json"], "none.json: no such baseline; --write-baseline makes one"),
@@ -117,8 +122,17 @@ def test_rule_prints_its_page_by_code_or_name(cudalint):
     assert "default:" not in by_code.stdout
 
 
+def test_capitals_do_not_matter_in_selectors(cudalint, write):
+    write("k.cu", GAP)
+    for selector in ("cl001", "CL001", "cl0", "all", "Parse-Gap", "FILE"):
+        assert cudalint.concise("--select", selector) == ["k.cu:5: CL001"]
+    assert cudalint.concise("--ignore", "cl001") == []
+    assert cudalint("rule", "cl001").stdout == cudalint("rule", "CL001").stdout
+
+
 def test_rules_lists_every_page(cudalint):
-    listed = [line.split()[0] for line in cudalint("rules").stdout.splitlines()]
+    heads, *listed = [line.split()[0] for line in cudalint("rules").stdout.splitlines()]
+    assert heads == "Code"
     assert listed == sorted(page.name[:5] for page in (ROOT / "rules").glob("CL*.md"))
 
 

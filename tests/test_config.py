@@ -157,6 +157,7 @@ def test_a_configuration_that_says_nothing(cudalint, write):
         ('selct = ["CL001"]', "cudalint.toml: unknown key 'selct'; did you mean 'select'?"),
         ("zzz = 1", "cudalint.toml: unknown key 'zzz'"),
         ('select = "CL001"', "cudalint.toml: 'select' must be a list of strings"),
+        ("select = []", "'select' in cudalint.toml names no rule"),
         ("select = [1]", "'select' must be a list of strings"),
         ('select = ["CL99"]', "unknown rule 'CL99' in 'select' of cudalint.toml"),
         ('ignore = ["parsegap"]', "unknown rule 'parsegap' in 'ignore' of cudalint.toml; did you mean 'parse-gap'?"),

@@ -52,6 +52,7 @@ def hook(tmp_path_factory):
     for name, text in {
         "src/fault.cu": FAULTY,
         "src/good.cu": GOOD,
+        "src/kernel.hip": FAULTY,
         "third_party/fault.cu": FAULTY,
         "include/kernel.hpp": FAULTY,
         "include/plain.hpp": "int x;\n",
@@ -75,12 +76,14 @@ def test_the_hook_sees_cuda_sources(hook):
     done = hook("cudalint", "src/fault.cu", "src/good.cu", "third_party/fault.cu", "include/kernel.hpp", "readme.txt")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "src/fault.cu:4:17: error CL301 " in done.stdout
+    assert "kernel.hpp" not in done.stdout
     assert "1 error in 1 file of 2 checked." in done.stdout
 
 
 def test_the_hook_passes_and_skips(hook):
     assert hook("cudalint", "src/good.cu").returncode == 0
     assert "(no files to check)Skipped" in hook("cudalint", "readme.txt").stdout
+    assert "src/kernel.hip:4:17: error CL301 " in hook("cudalint", "src/kernel.hip").stdout
 
 
 def test_the_hook_for_headers(hook):
@@ -88,3 +91,5 @@ def test_the_hook_for_headers(hook):
     assert done.returncode == 1, done.stdout + done.stderr
     assert "include/kernel.hpp:4:17: error CL301 " in done.stdout
     assert "of 2 checked." in done.stdout
+    # each file is the business of one of the two
+    assert "(no files to check)Skipped" in hook("cudalint-headers", "src/fault.cu", "src/kernel.hip").stdout

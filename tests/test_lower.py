@@ -584,7 +584,7 @@ def test_opaque_statements() -> None:
 
 def test_an_error_costs_its_own_region() -> None:
     function = body("i = 1; for (int k = 0; k < i; k++) { p[k] = 0; @ $ garbage ( ; p[k] = 1; } i = 2;")
-    assert function.gaps
+    assert function.file.declarations.gaps
     assert any(isinstance(s, ir.For) for s in function.body.body)
     assert expression(only(function)) == "i = 2"
 

@@ -101,6 +101,15 @@ def test_summary():
     assert rendered("full") == "No findings in 3 files.\n"
 
 
+def test_summary_of_files_that_could_not_be_read():
+    def summary(files, *findings):
+        return "".join(render("full", Report(findings, (), lambda _: b"", files, "/p", False, 1))).splitlines()[-1]
+
+    assert summary(0) == "Nothing was checked; 1 file could not be read."
+    assert summary(2) == "No findings in 2 files; 1 file could not be read."
+    assert summary(2, finding()) == "1 error in 1 file of 3; 1 file could not be read."
+
+
 def test_colour_changes_nothing_else():
     plain, coloured = rendered("full", finding()), rendered("full", finding(), colour=True)
     assert coloured != plain
@@ -191,6 +200,12 @@ def test_sarif():
     first, second, third = run["results"]
     assert rules[first["ruleIndex"]]["id"] == first["ruleId"] == "CL001"
     assert [first["level"], second["level"]] == ["error", "note"]
+    assert first["message"]["text"] == (
+        "the grid is too short.\n"
+        "Witness: n = 257, grid (1, 1, 1), block (256, 1, 1), thread (255, 0, 0) of block (0, 0, 0): "
+        "first element without a thread 256.\n"
+        "Help: round up the grid."
+    )
     assert first["partialFingerprints"] == {"cudalint/v1": "0123456789abcdef"}
     place = first["locations"][0]["physicalLocation"]
     assert place["region"] == {"startLine": 2, "startColumn": 2, "endLine": 2, "endColumn": 30}

@@ -812,6 +812,8 @@ def test_iterations_as_lanes_are_the_loop(n: int, t: int, start: int, step: int)
     bodies = [
         "s += x[i] * 1.5f;",
         "if (x[i] > 0) s -= x[i];",
+        "s = s + 0.1f * x[i];",
+        "s = 0.25f + s;",
         "y[i] = x[i] + i;",
         "y[i] *= 2;",
         "int j = i * 2; if (j < n) y[j] = x[i]; ",
@@ -819,7 +821,7 @@ def test_iterations_as_lanes_are_the_loop(n: int, t: int, start: int, step: int)
     ]
     loop = "".join(f"for (int i = {start} + threadIdx.x; i < n; i += {step} * blockDim.x) {{ {b} }}\n" for b in bodies)
     source = f"__global__ void k(const float* x, float* y, float* o, int n, int* never) {{ float s = 0; {loop} o[threadIdx.x] = s; }}"
-    plain = source.replace(") {", ") { if (never) never[0] = 1;").replace("{ s +=", "{ if (never) break; s +=")
+    plain = source.replace(") {", ") { if (never) never[0] = 1;")
     for b in bodies:
         plain = plain.replace(f"{{ {b} }}", f"{{ if (never) break; {b} }}")
     results = []

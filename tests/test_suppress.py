@@ -40,6 +40,11 @@ def messages(cudalint, text, *arguments) -> list[str]:
         f"// cudalint: disable[CL001]\n\n{MARK}\n",
         f"// cudalint: disable[CL001]\r\n\r\n{MARK}\r\n// cudalint: enable[CL001]\r\n",
         f"// cudalint: ignore-next-line[CL001]\r{MARK}\r",
+        f"{MARK} // cudalint: ignore[cl001]\n",
+        f"{MARK} // cudalint: ignore[CL0]\n",
+        f"{MARK} // cudalint: ignore[file]\n",
+        f"{MARK} // cudalint: ignore[ALL]\n",
+        f"// cudalint: disable[CL00]\n{MARK}\n// cudalint: enable[CL00]\n",
         f'const char *s = "// cudalint: ignore[CL002]"; // cudalint: ignore-next-line[CL001]\n{MARK}\n',
         f"int big = 1'000'000; // cudalint: ignore-next-line[CL001]\n{MARK}\n",
     ],
@@ -65,6 +70,14 @@ def test_not_suppressed(cudalint, text, want):
     assert check(cudalint, text) == want
 
 
+def test_a_group_is_unused_only_where_all_of_it_ran(cudalint):
+    text = GOOD + "// cudalint: ignore-file[barrier]\n"
+    assert check(cudalint, text) == ["5: CL002"]
+    assert check(cudalint, text, "--select", "CL002,CL301") == []
+    assert check(cudalint, text, "--select", "CL002,CL3") == ["5: CL002"]
+    assert check(cudalint, GOOD + "// cudalint: ignore-file[pedantic]\n") == []
+
+
 def test_several_on_one_line_and_above_one_line(cudalint):
     text = f"// cudalint: ignore-next-line[CL002]\n// cudalint: ignore-next-line[CL001]\n{MARK} // cudalint: ignore[CL777]\n"
     assert check(cudalint, text) == []
@@ -77,8 +90,11 @@ def test_several_on_one_line_and_above_one_line(cudalint):
         ("// cudalint: ignore[CL001]", "'ignore[CL001]' suppresses nothing: no parse-gap here"),
         ("// cudalint: ignore-file[parse-gap]", "'ignore-file[CL001]' suppresses nothing: no parse-gap here"),
         ("// cudalint: disable[CL001]", "'disable[CL001]' suppresses nothing: no parse-gap here"),
+        ("// cudalint: disable[cl1]", "'disable[CL1]' suppresses nothing: no finding of these rules here"),
+        ("// cudalint: ignore-file[barrier]", "'ignore-file[barrier]' suppresses nothing: no finding of these rules here"),
+        ("// cudalint: enable[CL1]", "'enable[CL1]' has no 'disable[CL1]' before it"),
         ("// cudalint: enable[CL001]", "'enable[CL001]' has no 'disable[CL001]' before it"),
-        ("// cudalint: ignore[CL021]", "unknown rule 'CL021' in 'cudalint: ignore'; did you mean 'CL"),
+        ("// cudalint: ignore[CL021]", "unknown rule 'CL021' in 'cudalint: ignore'; the rules of CL0 are CL001, CL002"),
         (
             "// cudalint: ignore[parse-gaps]",
             "unknown rule 'parse-gaps' in 'cudalint: ignore'; did you mean 'parse-gap'?",

@@ -113,7 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         options = _parser().parse_args(arguments)
-        code = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}[options.command](options)
+        commands = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}
+        code = commands[options.command](options)
         sys.stdout.flush()
         return code
     except UsageError as error:
@@ -157,7 +158,7 @@ def _check(options: argparse.Namespace) -> int:
     )  # fmt: skip
     for problem in result.problems:
         print(f"cudalint: {problem}", file=sys.stderr)
-    if not result.files and not result.problems:
+    if not result.files and not result.unread and not result.problems:
         where = " ".join(options.paths) or "."
         left_out = f" ({result.excluded} left out by 'exclude')" if result.excluded else ""
         print(f"cudalint: no CUDA file to check in {where}{left_out}", file=sys.stderr)
@@ -187,7 +188,7 @@ def _confirm(options: argparse.Namespace) -> int:
 
 
 def _report(result: Result, *, colour: bool = False) -> Report:
-    return Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour)
+    return Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour, result.unread)
 
 
 def _print(options: argparse.Namespace, result: Result) -> None:
@@ -220,13 +221,9 @@ def _colour() -> bool:
 
 
 def _rule(options: argparse.Namespace) -> int:
-    from cudalint.errors import closest
-    from cudalint.rules.pages import by_name
+    from cudalint.select import one_rule
 
-    page = by_name().get(options.rule) or by_name().get(options.rule.upper())
-    if page is None:
-        raise UsageError(f"unknown rule '{options.rule}'{closest(options.rule, by_name())}")
-    sys.stdout.write(page.text)
+    sys.stdout.write(one_rule(options.rule).text)
     return 0
 
 
@@ -234,6 +231,7 @@ def _rules(_: argparse.Namespace) -> int:
     from cudalint.rules.pages import pages
 
     width = max((len(page.name) for page in pages().values()), default=0)
+    print(f"{'Code':<5}  {'Name':<{width}}  {'Group':<8}  {'Level':<7}  What it finds")
     for page in pages().values():
         opt_in = "" if page.default else "  (opt-in)"
         print(f"{page.code}  {page.name:<{width}}  {page.group:<8}  {page.level:<7}  {page.summary}{opt_in}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import Configs, Settings, matches
 from cudalint.findings import Edit, Evidence, Finding, Fix, Related, Span
-from cudalint.rules.pages import by_name, pages
+from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
 from cudalint.select import Layer
 from cudalint.suppress import Directive, directives
@@ -30,6 +30,7 @@ _MANY = 40
 """Files from which several processes pay, unless told how many."""
 _SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
 _STATIC = Evidence()
+_REST = "the rest was checked; nothing is said about what could not be read"
 _FORMS = "the forms are ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], and disable[CODE] with enable[CODE]"
 
 
@@ -50,6 +51,7 @@ class Options(NamedTuple):
 class Result(NamedTuple):
     """``problems`` are lines for stderr that make the run fail (exit 2); ``held_back`` counts findings that a
     suppression or the baseline keeps from the report; ``source`` gives a file's text (UTF-8) as it was checked.
+    ``files`` were checked, ``unread`` could not be.
     ``worker`` and ``targets`` are what checked which files, for whoever has more to ask about them.
     """
 
@@ -63,6 +65,7 @@ class Result(NamedTuple):
     source: Callable[[str], bytes]
     worker: Worker
     targets: Sequence[Target]
+    unread: int
 
 
 class Placed(NamedTuple):
@@ -83,6 +86,7 @@ class Checked(NamedTuple):
     directives: dict[str, list[Directive]]
     problems: list[str]
     lines: int
+    read: bool = True
 
 
 def check(paths: Sequence[str], options: Options) -> Result:
@@ -107,13 +111,14 @@ def check(paths: Sequence[str], options: Options) -> Result:
 
     merged: dict[tuple[str, Span], Placed] = {}
     found: dict[str, list[Directive]] = {}
-    lines = 0
+    lines = unread = 0
     for checked in _each(worker, targets, options.jobs, problems):
         for placed in checked.findings:
             merged[placed.key] = _merge(merged[placed.key], placed) if placed.key in merged else placed
         found.update(checked.directives)
         problems.extend(checked.problems)
         lines += checked.lines
+        unread += not checked.read
 
     source = _Sources(overlay)
     used: set[tuple[str, tuple[int, int]]] = set()
@@ -130,8 +135,8 @@ def check(paths: Sequence[str], options: Options) -> Result:
             groups.setdefault((placed.finding.code, place), []).append(placed)
     final = [_one(group) for group in groups.values() if accepted.isdisjoint(p.finding.fingerprint for p in group)]
     return Result(
-        final, problems, len(targets), excluded, lines, time.perf_counter() - began,
-        len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets,
+        final, problems, len(targets) - unread, excluded, lines, time.perf_counter() - began,
+        len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets, unread,
     )  # fmt: skip
 
 
@@ -165,14 +170,15 @@ class Worker:
             file = self.project(target.settings).file(target.path)
         except Exception as fault:
             found.problems.append(_internal(target.path, "while reading it", fault))
-            return found
+            return found._replace(read=False)
         if file.error is not None:
             if target.named:
                 found.problems.append(f"{_shown(target.path)}: {file.error}")
             elif GAP in target.settings.selection.codes:
                 span = Span(target.path, 1, 1, 1, 1)
-                found.findings.append(Placed(self._gap(target, span, f"the file was not checked: {file.error}")))
-            return found
+                message, advice = f"the file was not checked: {file.error}", "exclude it if it is no source"
+                found.findings.append(Placed(self._gap(target, span, message, advice)))
+            return found._replace(read=False)
         found = found._replace(lines=len(_LINE_END.findall(file.raw)) + (file.raw[-1:] not in (b"\n", b"\r", b"")))
         if GAP in target.settings.selection.codes:
             gaps = self._gaps(target, file)
@@ -245,22 +251,23 @@ class Worker:
             return None
 
     def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:
-        """The regions that could not be read: by the preprocessor, between functions, and in their bodies."""
+        """The regions that could not be read: by the preprocessor, and by the parser."""
         regions = {(gap.start, gap.end): f"this region was not checked: {gap.why}" for gap in file.gaps}
-        if file.tree.root_node.has_error:
-            spans = list(file.declarations.gaps)
-            for function in file.declarations.functions:
-                if function.has_body and getattr(function.node, "has_error", False):
-                    spans.extend(function.lower().gaps)
-            for start, end in spans:
-                regions.setdefault(file.origin(start, end), "this region was not understood and not checked")
+        for start, end, missing in file.declarations.gaps:
+            start, end = file.origin(start, end)
+            if any(gap.start <= start <= gap.end for gap in file.gaps):
+                continue
+            message = "this region was not understood and not checked"
+            if missing:
+                what = missing.replace("_", " ") if missing.isidentifier() else f"`{missing}`"
+                message = f"{what} is missing here, and what stands around it may not have been checked"
+            regions.setdefault((start, end), message)
         for (start, end), message in sorted(regions.items()):
             yield self._gap(target, file.raw_span(start, end), message)
 
-    def _gap(self, target: Target, span: Span, message: str) -> Finding:
+    def _gap(self, target: Target, span: Span, message: str, advice: str = _REST) -> Finding:
         page = pages()[GAP]
         level = target.settings.level_of(page, page.level)
-        advice = "the rest was checked; nothing is said about what could not be read"
         return Finding(GAP, page.name, level, None, message, page.url, span, None, (), None, None, _STATIC, "", advice)
 
     def _wanted(self, target: Target, finding: Finding) -> bool:
@@ -340,7 +347,7 @@ def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple
         (span.file, directive.start)
         for span in spans
         for directive in found.get(span.file, ())
-        if directive.covers(placed.finding.code, span)
+        if directive.covers(placed.finding, span)
     }
     used |= speaking
     return bool(speaking)
@@ -360,13 +367,16 @@ def _unused(
         for directive in found[path]:
             if directive.fault is not None:
                 message, advice = directive.fault, _FORMS
-            elif directive.word == "enable" or directive.code == UNUSED or (path, directive.start) in used:
+            elif directive.word == "enable" or directive.codes == {UNUSED} or (path, directive.start) in used:
                 continue
             else:
-                named = by_name()[directive.code]
-                if directive.code not in settings.selection.codes or settings.ignored(path, named):
+                named = [pages()[code] for code in sorted(directive.codes)]
+                due = [each for each in named if each.default] or named
+                ran = settings.selection.codes if named else settings.selection.forms
+                if not ran or any(each.code not in ran or settings.ignored(path, each) for each in due):
                     continue
-                message = f"'{directive.word}[{directive.code}]' suppresses nothing: no {named.name} here"
+                what = named[0].name if len(named) == 1 else "finding of these rules"
+                message = f"'{directive.word}[{directive.selector}]' suppresses nothing: no {what} here"
                 advice = "remove it"
             span = Span(path, *directive.start, *directive.end)
             level = settings.level_of(page, page.level)

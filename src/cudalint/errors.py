@@ -12,5 +12,5 @@ def closest(word: str, known: object) -> str:
     from difflib import get_close_matches
 
     words = [str(w) for w in known]  # type: ignore[attr-defined]
-    match = get_close_matches(word, words, n=1) or get_close_matches(word.upper(), words, n=1)
+    match = get_close_matches(word, words, n=1, cutoff=0.7)
     return f"; did you mean '{match[0]}'?" if match else ""

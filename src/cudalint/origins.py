@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from cudalint.facts.flow import children
+from cudalint.facts.assigned import children
 from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.typing import class_of
 from cudalint.ir.nodes import Call, Expr, Member, Var, VarDecl

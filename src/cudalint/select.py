@@ -1,11 +1,13 @@
 """Which rules run: selectors resolved over the pages.
 
-A selector is ``ALL``, a group, a prefix (``CL3``), a code or a name, in rising order of weight. Where
-several speak about one rule the weightiest decides, and between equals ``ignore`` wins.
+A selector is ``ALL``, a group, a prefix (``CL3``), a code or a name, in rising order of weight, in small letters
+or capitals. Where several speak about one rule the weightiest decides, and between equals ``ignore`` wins.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.errors import UsageError, closest
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _EXACT = 100
+_CODE = re.compile(r"CL\d\w*")
 
 
 class Selection(NamedTuple):
@@ -33,8 +36,42 @@ class Layer(NamedTuple):
     ignore: tuple[str, ...] = ()
 
 
+@cache
+def canonical(selector: str) -> str:
+    """The selector as the pages spell it: codes, prefixes and ALL in capitals, names and groups in small letters."""
+    upper = selector.upper()
+    return upper if upper in ("ALL", "CL") or _CODE.fullmatch(upper) else selector.lower()
+
+
+def named(selector: str) -> frozenset[str]:
+    """The codes of the rules that the selector names; none if it names nothing (or only an opt-in form)."""
+    return frozenset(page.code for page in pages().values() if weight(selector, page))
+
+
+def suggestion(selector: str) -> str:
+    """What to say after "unknown rule": the rules of that family, or the name that is nearest."""
+    code = canonical(selector)
+    if not _CODE.fullmatch(code):
+        return closest(code, ("ALL", *GROUPS, *by_name()))
+    family = sorted(named(code[:3]))
+    return f"; the rules of {code[:3]} are {', '.join(family)}" if family else "; 'cudalint rules' lists them"
+
+
+def one_rule(word: str) -> Page:
+    """The page of a code or name. UsageError for what names no rule or several."""
+    page = by_name().get(canonical(word))
+    if page is None:
+        several = sorted(named(word))
+        if several:
+            kind = "group" if canonical(word) in GROUPS else "prefix"
+            raise UsageError(f"'{word}' is a {kind}; its rules are {', '.join(several)}")
+        raise UsageError(f"unknown rule '{word}'{suggestion(word)}")
+    return page
+
+
 def weight(selector: str, page: Page, *, form: bool = False) -> int:
     """How specifically ``selector`` names the rule (with ``form``: its opt-in form); 0 if it does not."""
+    selector = canonical(selector)
     if selector == "ALL":
         return 1
     if form:
@@ -51,11 +88,13 @@ def weight(selector: str, page: Page, *, form: bool = False) -> int:
 def validate(selectors: Iterable[str], where: str) -> None:
     """Raise UsageError for a selector that names nothing."""
     for selector in selectors:
-        if selector in GROUPS or selector == "ALL":
-            continue
-        if not any(weight(selector, page) for page in pages().values()):
-            known = ["ALL", *GROUPS, *by_name()]
-            raise UsageError(f"unknown rule '{selector}' in {where}{closest(selector, known)}")
+        if not is_selector(selector):
+            raise UsageError(f"unknown rule '{selector}' in {where}{suggestion(selector)}")
+
+
+def is_selector(selector: str) -> bool:
+    """Whether it may stand where rules are selected."""
+    return canonical(selector) in GROUPS or bool(named(selector))
 
 
 def resolve(layers: Iterable[Layer]) -> Selection:
@@ -64,6 +103,8 @@ def resolve(layers: Iterable[Layer]) -> Selection:
     forms: set[str] = set()
     for layer in layers:
         validate((*(layer.select or ()), *layer.extend, *layer.ignore), layer.where)
+        if layer.select == ():
+            raise UsageError(f"'select' in {layer.where} names no rule, so nothing would be checked")
         if layer.select is not None:
             codes, forms = set(), set()
         chosen = (*(layer.select or ()), *layer.extend)

@@ -3,7 +3,7 @@
 * ``ignore[…]`` on any line of the finding; ``ignore-next-line[…]`` above it; ``ignore-file[…]`` anywhere;
 * ``disable[…]`` to ``enable[…]`` (or the end of the file).
 
-Rules are named by code or name, several with commas between; a reason may follow after a colon. Other
+Rules are named as where they are selected, several with commas between; a reason may follow after a colon. Other
 words after ``cudalint:`` (``requires(…)``, ``confirm(…)``) belong to other features.
 """
 
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.errors import closest
 from cudalint.rules.pages import by_name
+from cudalint.select import canonical, is_selector, named, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.findings import Span
+    from cudalint.findings import Finding, Span
 
 _WORDS = ("ignore", "ignore-next-line", "ignore-file", "disable", "enable")
 # Strings and characters are matched so that a comment mark inside one is not taken for a comment.
@@ -34,22 +35,24 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 class Directive(NamedTuple):
-    """One rule named in a suppression, or a suppression that cannot be followed (``fault``: why, in words).
+    """One selector of a suppression, or a suppression that cannot be followed (``fault``: why, in words).
 
+    ``selector`` is the code where it names one rule, ``codes`` are all that it names.
     ``start`` and ``end`` are the (line, column) of what is written; ``lines`` the first and last line
     that it speaks for (None: to the end of the file).
     """
 
     word: str
-    code: str
+    selector: str
+    codes: frozenset[str]
     start: tuple[int, int]
     end: tuple[int, int]
     lines: tuple[int, int | None]
     fault: str | None = None
 
-    def covers(self, code: str, span: Span) -> bool:
-        """Does it speak for a finding of ``code`` at ``span``?"""
-        if code != self.code or self.fault or self.word == "enable":
+    def covers(self, finding: Finding, span: Span) -> bool:
+        """Does it speak for ``finding`` at ``span``?"""
+        if self.fault or self.word == "enable" or (finding.code not in self.codes and finding.form != self.selector):
             return False
         first, last = self.lines
         # an end in column 1 does not reach into its line; a range holds what begins in it
@@ -87,12 +90,12 @@ def directives(raw: bytes) -> list[Directive]:
                 line += 1
             found[i] = directive._replace(lines=(line, line))
         elif directive.word == "enable" and not directive.fault:
-            opened = [j for j in range(i) if found[j].word == "disable" and found[j].code == directive.code]
+            opened = [j for j in range(i) if found[j].word == "disable" and found[j].selector == directive.selector]
             for j in opened:
                 first, last = found[j].lines
                 found[j] = found[j]._replace(lines=(first, directive.start[0] if last is None else last))
             if not opened:
-                fault = f"'enable[{directive.code}]' has no 'disable[{directive.code}]' before it"
+                fault = f"'enable[{directive.selector}]' has no 'disable[{directive.selector}]' before it"
                 found[i] = directive._replace(fault=fault)
     return found
 
@@ -116,15 +119,18 @@ def _directives(raw: bytes) -> Iterator[Directive]:
             elif word == "disable":
                 speaks_for = (first, None)
             if fault:
-                yield Directive(word, "", lines.place(match.start()), lines.place(match.end()), speaks_for, fault)
+                start, end = lines.place(match.start()), lines.place(match.end())
+                yield Directive(word, "", frozenset(), start, end, speaks_for, fault)
                 continue
             for name in _NAME.finditer(raw, match.start(2), match.end(2)):
                 written = name[0].decode("utf-8", "replace").rstrip()
-                page = by_name().get(written)
-                wrong = None if page else f"unknown rule '{written}' in 'cudalint: {word}'{closest(written, by_name())}"
-                end = name.start() + len(name[0].rstrip())
-                start = lines.place(name.start())
-                yield Directive(word, page.code if page else "", start, lines.place(end), speaks_for, wrong)
+                wrong = None
+                if not is_selector(written):
+                    wrong = f"unknown rule '{written}' in 'cudalint: {word}'{suggestion(written)}"
+                page = by_name().get(canonical(written))
+                selector = page.code if page else canonical(written)
+                start, end = lines.place(name.start()), lines.place(name.start() + len(name[0].rstrip()))
+                yield Directive(word, selector, named(selector), start, end, speaks_for, wrong)
 
 
 def _fault(word: str, bracket: bytes | None) -> str | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
-from cudalint.facts.flow import bind_template
+from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import judged
 

@@ -253,14 +253,14 @@ def _isspace(walker: Walker, node: ir.Call, name: str) -> Value:
 
 
 def _triple(which: str) -> dict[str, Value]:
-    from cudalint.facts.flow import SPECIALS
+    from cudalint.facts.ids import SPECIALS
 
     return {axis: SPECIALS[which, axis] for axis in _AXES}
 
 
 def _linear(which: str, extents: str) -> Term:
     """The rank of a thread in its block, or of a block in its grid, over all three axes (64-bit)."""
-    from cudalint.facts.flow import SPECIALS
+    from cudalint.facts.ids import SPECIALS
 
     total = t.convert(SPECIALS[which, "z"], U64)
     for axis in "yx":
@@ -270,7 +270,7 @@ def _linear(which: str, extents: str) -> Term:
 
 
 def _size(extents: str) -> Term:
-    from cudalint.facts.flow import SPECIALS
+    from cudalint.facts.ids import SPECIALS
 
     total = t.convert(SPECIALS[extents, "x"], U64)
     for axis in "yz":

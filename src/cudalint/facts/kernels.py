@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.shapes import axes, is_block
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Float

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_of
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.uniformity import Uniformity
 from cudalint.ir.nodes import Const

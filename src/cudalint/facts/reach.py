@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 
 if TYPE_CHECKING:

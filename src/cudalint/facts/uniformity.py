@@ -237,7 +237,7 @@ def replace(p: Poly, item: Term, by: Poly) -> Poly | None:
 
 
 def _tid_x() -> Term:
-    from cudalint.facts.flow import TID
+    from cudalint.facts.ids import TID
 
     return TID["x"]
 

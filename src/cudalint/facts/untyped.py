@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts.flow import children
+from cudalint.facts.assigned import children
 from cudalint.frontend.oracle import hopeful
 from cudalint.ir.nodes import Call, Expr, Member, Ref
 from cudalint.ir.types import Unknown

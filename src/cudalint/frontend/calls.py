@@ -432,7 +432,8 @@ class Calls(Expressions):
         """A call of one of ``candidates`` or of what CUDA and the standard library declare."""
         target = self.choose(candidates, args, targs) if candidates else None
         if target is not None:
-            # CUDA declares these for every number, beside whatever the project adds; the rest of the library hides in std.
+            # CUDA declares these for every number, beside whatever the project adds; the rest of the library
+            # hides in std.
             builtin = name in RETURNS and (name in _FOR_EVERY_NUMBER or name.startswith(("__", "atomic")))
             if not builtin or self.exact(target, args):
                 return Call(a, b, self.returns(target, args, targs), name, args, targs=targs, target=target)

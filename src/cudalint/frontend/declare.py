@@ -131,7 +131,7 @@ class Declarations:
     name indexed in ``types_by_name`` and so on. ``usings`` are (scope, namespace) of using
     directives, ``specialisations`` the specialisations of class templates by the template's name;
     ``aliases`` maps a namespace alias or a using declaration's name to what it means.
-    ``gaps`` are the (start, end) of regions outside functions that could not be parsed.
+    ``gaps`` are the (start, end) of the regions that could not be parsed, and what is missing there.
     ``launch_sites`` are the functions whose text holds a launch. ``masked`` is the text as
     it was parsed, ``source`` the same as a string with one character a byte.
     """
@@ -156,7 +156,7 @@ class Declarations:
         self.usings: list[tuple[str, str]] = []
         self.using_names: list[tuple[str, str]] = []
         self.aliases: dict[str, str] = {}
-        self.gaps: list[tuple[int, int]] = []
+        self.gaps: list[tuple[int, int, str]] = []
         self.launch_sites: list[FunctionDecl] = []
         self.has_launches = False
         self._scope: Scope | None = None
@@ -175,6 +175,7 @@ def declare(file: SourceFile) -> Declarations:
     """The declarations of ``file``. Never fails; what cannot be read is in ``gaps``."""
     result = Declarations(file)
     _Walker(result).walk(file.tree.root_node, _Place())
+    result.gaps = gaps_in(file.tree.root_node, result.source)
     launches = [match.start() for match in _LAUNCH.finditer(result.source)]
     result.has_launches = bool(launches)
     if launches:
@@ -192,22 +193,61 @@ def syntax_of(function: FunctionDecl) -> Syntax:
     return node
 
 
-def gaps_in(node: Node) -> list[tuple[int, int]]:
-    """The (start, end) of the regions below ``node`` that could not be parsed, in order.
+def gaps_in(root: Node, source: str) -> list[tuple[int, int, str]]:
+    """The (start, end) of what could not be parsed, in order, at most one a line.
 
-    A missing semicolon is none: it follows a macro that the project does not define.
+    The third of each says what is missing there (empty: nothing is). A function that was found in the
+    midst of an error is none of it; one whose parameters could not be read is, to its end.
     """
-    if not node.has_error:
-        return []
-    found = []
-    stack = [node]
+    found: list[tuple[int, int, str]] = []
+    stack = [root] if root.has_error else []
     while stack:
         node = stack.pop()
-        if node.is_error or (node.is_missing and node.type != ";"):
-            found.append((node.start_byte, node.end_byte))
+        if node.is_missing:
+            if not _lacking(node, source):
+                found.append((node.start_byte, node.end_byte, node.type))
+        elif node.is_error:
+            functions = [child for child in node.children if child.type == "function_definition"]
+            end = functions[0].start_byte if functions else node.end_byte
+            if node.start_byte < end and not (node.child_count == 1 and _is_macro(node.children[0], source)):
+                found.append((node.start_byte, end, ""))
+            stack.extend(functions)
         elif node.has_error:
-            stack.extend(node.children)
-    return sorted(found)
+            heads = [child for child in node.children if child.type.endswith("declarator")]
+            unread = gaps_in(heads[0], source) if heads and node.type == "function_definition" else []
+            if unread:
+                found.append((unread[0][0], node.end_byte, unread[0][2]))
+            else:
+                stack.extend(node.children)
+    merged: list[tuple[int, int, str]] = []
+    for start, end, missing in sorted(found):
+        if merged and source.find("\n", merged[-1][1], start) < 0:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]), merged[-1][2])
+        else:
+            merged.append((start, end, missing))
+    return merged
+
+
+_MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
+
+
+def _lacking(missing: Node, source: str) -> bool:
+    """Whether it is the grammar that lacks something: instantiations without a declarator, uses of macros."""
+    parent = missing.parent
+    if parent is None or parent.type == "template_instantiation":
+        return parent is not None
+    return missing.type == ";" and parent.type == "expression_statement" and _is_macro(parent.children[0], source)
+
+
+def _is_macro(node: Node, source: str) -> bool:
+    """Whether ``node`` is ``MACRO(...)`` alone on its line: of a macro that no file of the project defines."""
+    name = node.children[0] if node.type == "call_expression" else node
+    if name.type not in ("identifier", "type_identifier"):
+        return False
+    before = source[source.rfind("\n", 0, node.start_byte) + 1 : node.start_byte]
+    line_end = source.find("\n", node.end_byte)
+    after = source[node.end_byte : line_end if line_end >= 0 else len(source)]
+    return _MACRO.fullmatch(source, name.start_byte, name.end_byte) is not None and not before.strip() + after.strip()
 
 
 def split(children: list[Node]) -> tuple[Node | None, list[Node]]:
@@ -281,7 +321,7 @@ class _Walker:
             "alias_declaration": self.alias,
             "using_declaration": self.using,
             "namespace_alias_definition": self.namespace_alias,
-            "ERROR": self.error,
+            "ERROR": self.walk_children,
         }
 
     def text(self, node: Node) -> str:
@@ -294,26 +334,10 @@ class _Walker:
             handler = handlers.get(kind)
             if handler is not None:
                 handler(child, at)
-                if kind != "ERROR" and child.has_error:
-                    self.note_gaps(child)
-            elif child.is_missing and kind != ";":
-                self.into.gaps.append((child.start_byte, child.end_byte))
             elif kind.startswith(("preproc_if", "preproc_el")):
                 self.walk(child, at)
 
     walk_children = walk
-
-    def note_gaps(self, node: Node) -> None:
-        """Gaps directly in a declaration's own head; bodies report their own."""
-        if node.type in ("namespace_definition", "linkage_specification", "template_declaration", "declaration_list"):
-            return
-        for child in node.children:
-            if child.is_error or (child.is_missing and child.type != ";"):
-                self.into.gaps.append((child.start_byte, child.end_byte))
-
-    def error(self, node: Node, at: _Place) -> None:
-        self.into.gaps.append((node.start_byte, node.end_byte))
-        self.walk(node, at)
 
     def namespace(self, node: Node, at: _Place) -> None:
         name, body, inline = "", None, False
@@ -497,7 +521,6 @@ class _Walker:
             self.add_function(node, declarator, inner, body, at)
         elif body is not None:
             # `NAMESPACE_BEGIN {` and the like read as a function without parameters.
-            self.into.gaps.append((node.start_byte, body.start_byte))
             self.walk(body, at)
 
     def add_function(
@@ -565,7 +588,7 @@ class _Walker:
         decl.params = parameter_names(self.source, parameter_list(inner))
         decl.template = template_names(self.source, templates[-1]) if own_template else []
         decl.static = (static and not in_class) or anonymous
-        decl.has_body = body is not None
+        decl.has_body = body is not None and not inner.has_error  # without its parameters it cannot be judged
         decl._lowered = {}
         decl.node = Syntax(node, declarator, inner, body, at, templates, own_template)
         self.into.functions.append(decl)

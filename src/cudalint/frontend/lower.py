@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend.calls import returned
 from cudalint.frontend.declare import (
-    gaps_in,
     parameter_list,
     syntax_of,
     template_names,
@@ -465,7 +464,7 @@ class Lowerer(Variables):
         result, self.result = self.result, result
         self.leave(mark)
         function = Function(
-            "", kind, params, VOID if result is AUTO else result, body, self.file, a, b, gaps=gaps_in(body_node)
+            "", kind, params, VOID if result is AUTO else result, body, self.file, a, b
         )  # fmt: skip
         type_ = Struct(f"lambda@{a}", self.file.path)
         self.lambdas[type_] = function
@@ -519,7 +518,7 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     function = Function(
         decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end,
         decl=decl, template=opened,
-        launch_bounds=launch_bounds, gaps=gaps_in(body_node) if body_node is not None else [],
+        launch_bounds=launch_bounds,
     )  # fmt: skip
     function.asked = asked
     return function
@@ -647,6 +646,9 @@ def _broken_head(node: Node) -> bool:
         return True
     return node.type == "declaration" and node.has_error and any(
         c.has_error
-        and c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
+        and (
+            c.type in ("function_declarator", "pointer_declarator", "parenthesized_declarator", "array_declarator")
+            or (c.type == "init_declarator" and broken(c))
+        )
         for c in node.children
     )  # fmt: skip

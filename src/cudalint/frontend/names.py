@@ -293,6 +293,14 @@ class Names(Typer):
         return self.expr(n.named_children[-1])
 
 
+_LISTS = frozenset({"argument_list", "kernel_call_syntax", "subscript_argument_list"})
+
+
 def broken(node: Node) -> bool:
-    """Whether an error is directly in ``node``; a missing semicolon follows a macro that nobody defines."""
-    return any(child.is_error or (child.is_missing and child.type != ";") for child in node.children)
+    """Whether an error is directly in ``node`` or in its arguments; a missing semicolon hides nothing."""
+    return any(
+        child.is_error
+        or (child.is_missing and child.type != ";")
+        or (child.type in _LISTS and child.has_error and broken(child))
+        for child in node.children
+    )

@@ -16,7 +16,7 @@ FORMATS = ("full", "concise", "json", "sarif", "github")
 
 
 class Report(NamedTuple):
-    """What a report is made of. ``source`` gives a file's text as UTF-8."""
+    """What a report is made of. ``source`` gives a file's text as UTF-8; ``unread`` files are not among ``files``."""
 
     findings: Sequence[Finding]
     problems: Sequence[str]
@@ -24,6 +24,7 @@ class Report(NamedTuple):
     files: int
     cwd: str
     colour: bool = False
+    unread: int = 0
 
     def relative(self, path: str) -> str:
         """The printed path: relative to the working directory with ``/``, absolute when outside it."""

@@ -96,9 +96,12 @@ def _width(text: str) -> int:
 
 
 def _summary(report: Report) -> str:
+    unread = f"{plural(report.unread, 'file')} could not be read" if report.unread else ""
     if not report.findings:
-        return f"No findings in {plural(report.files, 'file')}.\n" if report.files else ""
+        read = f"No findings in {plural(report.files, 'file')}" if report.files else unread and "Nothing was checked"
+        return "; ".join(part for part in (read, unread) if part) + ".\n" if read else ""
     levels = [f.level for f in report.findings]
     counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
     files = plural(len({f.span.file for f in report.findings}), "file")
-    return f"{', '.join(counts)} in {files} of {report.files:,} checked.\n"
+    checked = f"{digits(report.files + report.unread)}; {unread}" if unread else f"{digits(report.files)} checked"
+    return f"{', '.join(counts)} in {files} of {checked}.\n"

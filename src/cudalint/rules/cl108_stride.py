@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BID, GDIM, TID
+from cudalint.facts.ids import BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits

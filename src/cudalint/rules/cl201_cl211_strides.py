@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BDIM, BID, GDIM, TID, children
+from cudalint.facts.assigned import children
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness
+from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.rules import launches, support
+from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
     from cudalint.ir.nodes import Function
+    from cudalint.rules.support import Triple
+
+    TermTriple = tuple[Term, Term, Term]
 
 CODES = ("CL201", "CL211")
 
 _AXES = kernels.AXES
 _MOST_THREADS = 1 << 14
+_MOST_SHAPES = 24
+"""Grids of one launch that are looked at."""
 _UNIT: Poly = {(): 1}
 
 
@@ -50,7 +58,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             done = True
             yield draft
     if not done:
-        draft = _unused(kernel)
+        draft = _shared_index(kernel) or _unused(kernel)
         if draft is not None:
             yield draft
 
@@ -159,55 +167,88 @@ def _grid_step(kernel: Kernel, walk: Walk) -> Draft | None:
 # --- the case: who handles what -------------------------------------------------------------------
 
 
-Thread = tuple[tuple[int, int, int], tuple[int, int, int]]
+Thread = tuple["Triple", "Triple"]
 
 
 class _Shares(NamedTuple):
-    """What goes wrong with some grid and block: ``element`` is handled by both ``threads``, ``missing`` by none."""
+    """What goes wrong with some grid and block: ``element`` is handled by both ``threads``, ``missing`` by none.
 
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    ``launch`` is the one whose grid and block these are at ``sizes``; None where no launch is visible."""
+
+    grid: Triple
+    block: Triple
     element: int | None
     threads: tuple[Thread, Thread] | None
     missing: int | None
+    sizes: dict[str, int]
+    launch: Launch | None = None
 
-
-def _shapes(
-    kernel: Kernel, blocks: list[str], one_axis: bool
-) -> Iterator[tuple[tuple[int, int, int], tuple[int, int, int]]]:
-    """Grids and blocks worth a try: the visible launches', else two blocks an axis of the usual size."""
-    usual = support.block_shape(kernel)
-    for launch in kernel.launches:
-        block = [launch.known_block(a) for a in _AXES]
-        if None in block:
-            continue
-        known = [launch.known_grid(a) for a in _AXES]
-        grid = [k if k is not None else (2 if a in blocks else 1) for k, a in zip(known, _AXES, strict=True)]
-        if any(g > 1 for g, a in zip(grid, _AXES, strict=True) if a in blocks):
-            yield (grid[0], grid[1], grid[2]), (block[0] or 1, block[1] or 1, block[2] or 1)
-    if one_axis and (not kernel.launches or any(None in [x.known_block(a) for a in _AXES] for x in kernel.launches)):
-        # How wide a block of several axes is on each is the kernel's contract; without a launch it is not known.
-        two = [2 if a in blocks else 1 for a in _AXES]
-        yield (two[0], two[1], two[2]), usual
+    @property
+    def size(self) -> int:
+        """The least number of elements that shows it."""
+        return max(self.element or 0, self.missing or 0) + 1
 
 
 def _wrong_shares(kernel: Kernel, walk: Walk, blocks: list[str], threads: list[str]) -> _Shares | None:
     """Elements that two threads or none handle, from the starts and the step; the ids of some axes are varied."""
-    moving = {m: c for m, c in walk.start.items() if kernels.ids_of(m)}
-    for grid, block in _shapes(kernel, blocks, len({*blocks, *threads}) <= 1):
-        if grid[0] * grid[1] * grid[2] * block[0] * block[1] * block[2] > _MOST_THREADS:
-            grid = (min(grid[0], 2), min(grid[1], 2), min(grid[2], 2))
-        env: dict[Term, int] = {}
-        for i, axis in enumerate(_AXES):
-            env[GDIM[axis]], env[BDIM[axis]] = grid[i], block[i]
-        try:
-            step = _number(walk.step, env)
-            found = _collision(moving, step, env, grid, block, blocks, threads) if step > 0 else None
-        except t.Undefined:
+    unseen = not kernel.launches
+    for launch in kernel.launches:
+        if launch.grid is None or launch.block is None:
+            unseen = True
             continue
+        found = _at_launch(launch, launch.grid, launch.block, walk, blocks, threads)
         if found is not None:
             return found
-    return None
+    # How wide a block of several axes is on each is the kernel's contract; without a launch it is not known.
+    if not unseen or len({*blocks, *threads}) > 1:
+        return None
+    x, y, z = (2 if a in blocks else 1 for a in _AXES)
+    block = support.block_shape(kernel)
+    values: dict[Term, int] = support.dimensions((x, y, z), block)
+    found = _shares(walk, (x, y, z), block, blocks, threads, values, lambda p: _number(p, values))
+    bound = launches.bare(walk.info.limit[0]) if walk.info.limit is not None else t.ZERO
+    if found is None or bound.op != "atom":
+        return found
+    return found._replace(sizes={bound.data.name: found.size})
+
+
+def _at_launch(
+    launch: Launch, grid: TermTriple, block: TermTriple, walk: Walk, blocks: list[str], threads: list[str]
+) -> _Shares | None:
+    """The same with the grid and block of a launch, at the smallest sizes that show it."""
+    assert walk.info.limit is not None
+    bound, offset = launch.at_launch(walk.info.limit[0]), walk.info.limit[1]
+    seen: dict[tuple[Triple, Triple], _Shares | None] = {}
+
+    def shares(env: w.Assignment) -> _Shares | None:
+        case = kernels.case(launch, env)
+        if case is None or not case.possible or all(case.grid[_AXES.index(a)] == 1 for a in blocks):
+            return None
+        key = case.grid, case.block
+        if key not in seen:
+            if len(seen) >= _MOST_SHAPES:
+                return None
+            seen[key] = _shares(walk, case.grid, case.block, blocks, threads, case.values, case.number)
+        return seen[key]
+
+    def goal(env: w.Assignment) -> bool:
+        found = shares(env)
+        if found is None:
+            return False
+        try:
+            return found.size <= int(t.evaluate(bound, env)) + offset + 1
+        except t.Undefined:
+            return True
+
+    leaves = launches.ordered([bound], [*grid, *block])
+    tries = launches.edges(launch, [bound, *grid, *block])
+    for value in (2, 1009, 1 << 20):
+        found = shares(launches.all_at(leaves, value))
+        if found is not None:
+            tries |= {found.size - 1, found.size, found.size + 1}
+    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(block))
+    found = shares(env) if env is not None else None
+    return found._replace(sizes=launches.named(env), launch=launch) if env is not None and found is not None else None
 
 
 def _number(p: Poly, env: dict[Term, int]) -> int:
@@ -220,21 +261,36 @@ def _number(p: Poly, env: dict[Term, int]) -> int:
     return total
 
 
-def _collision(
-    moving: Poly, step: int, env: dict[Term, int], grid: tuple[int, int, int], block: tuple[int, int, int],
-    blocks: list[str], threads: list[str],
+def _shares(
+    walk: Walk, grid: Triple, block: Triple, blocks: list[str], threads: list[str], values: dict[Term, int],
+    number: Callable[[Poly], int],
 ) -> _Shares | None:  # fmt: skip
-    def span(values: tuple[int, int, int], axes: list[str]) -> list[tuple[int, int, int]]:
-        x, y, z = (range(v if a in axes else 1) for v, a in zip(values, _AXES, strict=True))
-        return [(i, j, k) for k in z for j in y for i in x]
+    """Who starts where with this grid and block; ``number`` reads a polynomial with ``values``."""
 
+    def span(extents: Triple, axes: list[str]) -> Iterator[Triple]:
+        x, y, z = (range(v if a in axes else 1) for v, a in zip(extents, _AXES, strict=True))
+        return ((i, j, k) for k in z for j in y for i in x)
+
+    moving = {m: c for m, c in walk.start.items() if kernels.ids_of(m)}
     starts: dict[int, list[tuple[int, Thread]]] = {}
-    here = dict(env)
-    for b in span(grid, blocks):
-        for i in span(block, threads):
-            here.update(support.coordinates(b, i))
-            at = _number(moving, here)
+    kept = dict(values)
+    everyone = ((b, i) for b in span(grid, blocks) for i in span(block, threads))
+    try:
+        step = number(walk.step)
+        if step <= 0:
+            return None
+        for b, i in islice(everyone, _MOST_THREADS):
+            values.update(support.coordinates(b, i))
+            at = number(moving)
             starts.setdefault(at % step, []).append((at, (b, i)))
+        complete = next(everyone, None) is None
+        values.update(support.coordinates(_last(grid, blocks), _last(block, threads)))
+        top = number(moving)
+    except t.Undefined:
+        return None
+    finally:
+        values.clear()
+        values.update(kept)
     best: tuple[int, tuple[Thread, Thread]] | None = None
     for same in starts.values():
         same.sort(key=lambda item: item[0])
@@ -242,12 +298,21 @@ def _collision(
         other = next((x for x in same if x[1][0] != same[0][1][0]), None)
         if other is not None and (best is None or other[0] < best[0]):
             best = other[0], (same[0][1], other[1])
-    first = {residue: min(at for at, _ in same) for residue, same in starts.items()}
-    missing = next((e for e in range(2 * step) if e % step not in first or e < first[e % step]), None)
+    missing: int | None
+    if complete:
+        first = {residue: min(at for at, _ in same) for residue, same in starts.items()}
+        missing = next((e for e in range(2 * step) if e % step not in first or e < first[e % step]), None)
+    else:
+        missing = top + 1 if top + 1 < step else None  # all start below, and the step leaps over it
     if best is not None:
-        return _Shares(grid, block, best[0], best[1], missing)
+        return _Shares(grid, block, best[0], best[1], missing, {})
     # Where threads skip elements on purpose (two a pass), none is handled twice; a whole block does not.
-    return _Shares(grid, block, None, None, missing) if missing is not None and not threads else None
+    return _Shares(grid, block, None, None, missing, {}) if missing is not None and not threads else None
+
+
+def _last(extents: Triple, axes: list[str]) -> Triple:
+    x, y, z = (v - 1 if a in axes else 0 for v, a in zip(extents, _AXES, strict=True))
+    return x, y, z
 
 
 def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: list[str]) -> Draft | None:
@@ -258,37 +323,44 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
     step = t.show(walk.info.step) if walk.info.step is not None else "?"
     start = t.show(walk.info.init) if walk.info.init is not None else "?"
     unit = all(c == 1 for a in _AXES for c in shapes.coefficient(walk.start, TID[a]).values())
-    values: dict[str, int | str] = {}
-    faults = []
-    if found.element is not None and found.threads is not None:
-        one, two = (_thread(x) for x in found.threads)
-        values = {"element handled twice": found.element, "by": f"{one} and {two}"}
-        faults.append(f"element {found.element} is handled by {one} and again by {two}")
-    if found.missing is not None and unit:
-        values["element never handled"] = found.missing
-        faults.append(f"element {found.missing} is never handled")
-    if not faults or (code == "CL211" and found.element is None):
+    missing = found.missing if unit else None
+    if (found.element is None or found.threads is None) and (missing is None or code == "CL211"):
         return None
+    values, faults = _twice(found.element, found.threads, missing, found.grid, found.block)
     if code == "CL201":
         what = f"`{name}` starts at `{start}` and steps by `{step}`, not by the whole grid"
-        advice = "step by the whole grid, `size_t(blockDim.x) * gridDim.x`; by gridDim.x where a block owns an element"
+        advice = (
+            "step by the whole grid, `size_t(blockDim.x) * gridDim.x`"
+            if threads
+            else f"let each thread start at its global index and step by the whole grid; where a block works on one "
+            f"element at a time, `{name}` starts at blockIdx.x and steps by gridDim.x"
+        )
     else:
         what = f"`{name}` steps by the whole grid, but not each thread of the grid has a start of its own (`{start}`)"
         advice = "start at the global index, `size_t(blockIdx.x) * blockDim.x + threadIdx.x`"
-    size = max(found.element or 0, found.missing or 0) + 1
+    at = launches.told(found.sizes)
     return Draft(
         code, loop.fn, loop.fn.file, loop.node.start, _header_end(loop.node),
-        f"{what}: {', and '.join(faults)}", advice,
-        Witness(_sizes(walk, size), found.grid, found.block, found.threads and found.threads[1], values),
-        (*_sites(loop), *support.launched_at(kernel, 1)),
+        f"{what}: {f'at {at} ' if at else ''}{faults}", advice,
+        Witness(found.sizes, found.grid, found.block, found.threads and found.threads[1], values),
+        (*_sites(loop), *([launches.launched(found.launch)] if found.launch is not None else [])),
     )  # fmt: skip
 
 
-def _sizes(walk: Walk, size: int) -> dict[str, int]:
-    """The bound's name with a value, where it is a single size."""
-    bound = walk.info.limit[0] if walk.info.limit is not None else t.ZERO
-    leaf = launches.bare(bound)
-    return {leaf.data.name: size} if leaf.op == "atom" else {}
+def _twice(
+    element: int | None, threads: tuple[Thread, Thread] | None, missing: int | None, grid: Triple, block: Triple
+) -> tuple[dict[str, int | str], str]:
+    """An element that two threads handle, and one that none does: as values of a witness, and in words."""
+    values: dict[str, int | str] = {}
+    faults = []
+    if element is not None and threads is not None:
+        one, two = (launches.thread_words(x, grid, block) for x in threads)
+        values = {"element handled twice": element, "by": f"{one} and {two}"}
+        faults.append(f"element {digits(element)} is handled by {one} and again by {two}")
+    if missing is not None:
+        values["element never handled"] = missing
+        faults.append(f"element {digits(missing)} is never handled")
+    return values, ", and ".join(faults)
 
 
 def _sites(loop: Loop) -> tuple[support.Place, ...]:
@@ -302,13 +374,28 @@ def _header_end(node: ir.Node) -> int:
     return getattr(node, "header_end", node.end)
 
 
-def _thread(thread: Thread) -> str:
-    b, i = thread
-    return f"thread {_index(i)} of block {_index(b)}"
+# --- CL211: no loop, and an index that several threads share ---------------------------------------
 
 
-def _index(index: tuple[int, int, int]) -> str:
-    return str(index[0]) if index[1:] == (0, 0) else str(index)
+def _shared_index(kernel: Kernel) -> Draft | None:
+    """A launch whose threads come to too few elements because the index gives several threads the same ones."""
+    for launch in kernel.launches:
+        found, twice = short(launch), lost(launch)
+        if found is None or twice is None or found.coordinate is None:
+            continue
+        case, access = found.case, found.coordinate.accesses[0]
+        fn, start, end = _index_place(kernel, access)
+        values, faults = _twice(twice.element, twice.threads, twice.missing, case.grid, case.block)
+        at = launches.words(found.host)
+        return Draft(
+            "CL211", fn, fn.file, start, end,
+            f"`{t.show_poly(found.coordinate.index)}` is not an index of its own for each thread of the grid: "
+            f"{f'at {at} ' if at else ''}{faults}",
+            "multiply blockIdx by the number of threads in a block: `blockIdx.x * blockDim.x + threadIdx.x`",
+            Witness(launches.named(found.host), case.grid, case.block, twice.threads[1], values),
+            (*support.calls(access), launches.launched(launch)),
+        )  # fmt: skip
+    return None
 
 
 # --- CL211: an axis that nothing depends on -------------------------------------------------------
@@ -407,19 +494,19 @@ def _unused_draft(kernel: Kernel, launch: Launch, axis: str, case: kernels.Case,
     if which == "blockIdx":
         count, second = case.grid[at], (_at(at, 1), (0, 0, 0))
         fault = "no address depends on {}, so each of them does the same work on the same elements"
-        what = f"{count} blocks on {axis}"
+        what = f"{digits(count)} blocks on {axis}"
     else:
         count, second = case.block[at], ((0, 0, 0), _at(at, 1))
-        fault = f"nothing depends on {{}}, so `{support.text(access.fn, access.node)}` happens {count} times"
-        what = f"{count} threads on {axis}"
+        fault = f"nothing depends on {{}}, so `{support.text(access.fn, access.node)}` happens {digits(count)} times"
+        what = f"{digits(count)} threads on {axis}"
     fn, start, end = _index_place(kernel, access)
-    values: dict[str, int | str] = {"element handled twice": 0, "times": count}
+    values: dict[str, int | str] = {f"{which.removesuffix('Idx')}s on {axis} that do the same": count}
     return Draft(
         "CL211", fn, fn.file, start, end,
         f"{kernel.decl.name} is launched with {what}, and " + fault.format(f"{which}.{axis}"),
         f"let the index depend on {which}.{axis}, or launch it with 1 on {axis}",
         Witness(launches.named(dict(case.host)), case.grid, case.block, second, values),
-        (*support.calls(access), *support.launched_at(kernel, 1)),
+        (*support.calls(access), launches.launched(launch)),
     )  # fmt: skip
 
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BID, GDIM, TID, from_poly
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import BID, GDIM, TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness
+from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64, Float
 from cudalint.rules import launches
 from cudalint.rules.draft import Draft
+from cudalint.rules.overlap import overlap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.overlap import Overlap
 
 CODES = ("CL202", "CL203")
 
@@ -44,13 +47,27 @@ class Short(NamedTuple):
     size: int
     size_words: str
     floored: bool
+    coordinate: Coordinate | None = None
+    """What the kernel tests, where it does."""
 
 
 def check(launch: Launch) -> Iterator[Draft]:
     """One finding a launch: the axis that is short by most."""
     found = short(launch)
-    if found is not None:
+    if found is not None and lost(launch) is None:
         yield _draft(launch, found)
+
+
+def lost(launch: Launch) -> Overlap | None:
+    """What a wrong index does to a launch that comes to too few elements: no other grid makes it right (CL211)."""
+    if "lost" not in launch.answers:
+        found = short(launch)
+        launch.answers["lost"] = (
+            overlap(launch, found.case, found.coordinate, found.reach, found.size)
+            if found is not None and found.coordinate is not None
+            else None
+        )
+    return launch.answers["lost"]  # type: ignore[return-value]  # put there above
 
 
 def short(launch: Launch) -> Short | None:
@@ -130,7 +147,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None  # an empty launch is CL204
     if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
-    return Short(axis, case, env, reach, size, t.show(limits[0]), floored)
+    words = f"{t.show(limits[0])} elements" if t.leaves(limits[0]) else plural(size, "element")
+    return Short(axis, case, env, reach, size, words, floored, first)
 
 
 def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]) -> w.Assignment | None:
@@ -308,7 +326,25 @@ def _empty_at(launch: Launch, found: Short) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if empty(middle) else (low, middle)
-    return f"{leaf.data.name} = {low}"
+    return f"{leaf.data.name} = {digits(low)}"
+
+
+def _share_words(found: Short) -> str:
+    item = found.coordinate
+    return "each block" if item is not None and item.thread is None and item.block is not None else "each thread"
+
+
+def _each(found: Short) -> str:
+    """How many elements a thread (or a block without threads in its index) handles, in words."""
+    item = found.coordinate
+    if item is not None and not item.counters and not any(x.data.kind == "count" for x in item.ids):
+        try:
+            k = found.case.number(item.pitch or item.share)
+        except t.Undefined:
+            k = 0
+        if k > 0:
+            return "one element" if k == 1 else plural(k, "element")
+    return "a fixed number of elements"
 
 
 def _draft(launch: Launch, found: Short) -> Draft:
@@ -318,15 +354,15 @@ def _draft(launch: Launch, found: Short) -> Draft:
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
     on = "" if case.grid[1:] == (1, 1) and case.block[1:] == (1, 1) and axis == "x" else f" on {axis}"
-    lost = found.size - found.reach
-    elements = f"element {found.reach} has" if lost == 1 else f"elements {found.reach} to {found.size - 1} have"
+    count, reach = found.size - found.reach, digits(found.reach)
+    elements = f"element {reach} has" if count == 1 else f"elements {reach} to {digits(found.size - 1)} have"
     empty = case.empty is not None
     start, end = launches.place(event.node)
     if found.floored:
         message = (
             f"the launch of {kernel.decl.name} rounds the number of blocks down{on}: {at}"
-            + (f"it starts no block at all for {found.size} elements" if empty
-               else f"its threads come to {found.reach} of {found.size} elements, and {elements} no thread")
+            + (f"it starts no block at all for {plural(found.size, 'element')}" if empty
+               else f"its threads come to {reach} of {plural(found.size, 'element')}, and {elements} no thread")
         )  # fmt: skip
         also = _empty_at(launch, found)
         if also and not empty:
@@ -334,12 +370,11 @@ def _draft(launch: Launch, found: Short) -> Draft:
         help_ = "round up, `n / t + (n % t != 0)`, with the guard in the kernel that a rounded-up grid needs"
     else:
         message = (
-            f"{kernel.decl.name} handles a fixed number of elements a thread, and this launch does not cover its "
-            f"{found.size_words}{on}: {at}its threads come to {found.reach} of {found.size} elements, "
-            f"and {elements} no thread"
+            f"{_share_words(found)} of {kernel.decl.name} handles {_each(found)}, and this launch has too few for "
+            f"{found.size_words}{on}: {at}they come to {reach} of {digits(found.size)}, and {elements} no thread"
         )
         help_ = "size the grid from the number of elements, or step the kernel's index by the whole grid in a loop"
-    values: dict[str, int | str] = {"first element without a thread": found.reach, "elements without a thread": lost}
+    values: dict[str, int | str] = {"first element without a thread": found.reach, "elements without a thread": count}
     grid = case.grid
     return Draft(
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,

@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.model import condition_ranges
 from cudalint.findings import Witness
 from cudalint.rules import launches
-from cudalint.rules.cl202_cl203_coverage import short
+from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check(launch: Launch) -> Iterator[Draft]:
             continue
         # A floored grid that also loses elements is CL203, which says that it is empty below one block.
         found = short(launch)
-        if found is None or not found.floored:
+        if found is None or not found.floored or lost(launch) is not None:
             yield _draft(launch, axis, env)
         return
 

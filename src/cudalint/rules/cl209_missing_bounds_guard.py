@@ -8,7 +8,7 @@ from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
-from cudalint.facts.flow import BID, TID
+from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness
 from cudalint.rules import launches, support

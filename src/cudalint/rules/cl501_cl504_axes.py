@@ -8,7 +8,8 @@ from cudalint.facts import grids, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
-from cudalint.facts.flow import TID, from_poly
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness
 from cudalint.ir.types import I64

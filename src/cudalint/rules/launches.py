@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.assigned import children
 from cudalint.facts.events import chain
-from cudalint.facts.flow import children, from_poly
+from cudalint.facts.expressions import from_poly
 from cudalint.findings import digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Int
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Guard, Induction, LaunchEvent
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
-    from cudalint.rules.support import Place
+    from cudalint.rules.support import Place, Triple
 
 _SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
@@ -227,15 +228,20 @@ def _refined(
     return env
 
 
+def all_at(leaves: Iterable[Term], value: int) -> w.Assignment:
+    """All sizes at one value, as far as their types allow; what only the machine knows as it is taken to be."""
+    env = {}
+    for leaf in leaves:
+        fixed = w.assumed(leaf)
+        env[leaf] = fixed if fixed is not None else max(leaf.data.lo, min(value, leaf.data.hi))
+    return env
+
+
 def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) -> set[int]:
     """How far the launch comes with small, middle and large sizes: where the grid stops growing is such a place."""
     result: set[int] = set()
     for value in (1, 1009, 1 << 20, 1 << 27):
-        env = {}
-        for leaf in leaves:
-            fixed = w.assumed(leaf)
-            env[leaf] = fixed if fixed is not None else max(leaf.data.lo, min(value, leaf.data.hi))
-        case = kernels.case(launch, env)
+        case = kernels.case(launch, all_at(leaves, value))
         if case is None:
             continue
         try:
@@ -375,7 +381,29 @@ def named(env: w.Assignment) -> dict[str, int]:
 
 def words(env: w.Assignment) -> str:
     """``n = 257, m = 1``"""
-    return ", ".join(f"{name} = {digits(value)}" for name, value in named(env).items())
+    return told(named(env))
+
+
+def told(sizes: dict[str, int]) -> str:
+    """As :func:`words`, for sizes by name."""
+    return ", ".join(f"{name} = {digits(value)}" for name, value in sizes.items())
+
+
+def thread_words(thread: tuple[Triple, Triple], grid: Triple, block: Triple) -> str:
+    """``thread 3 of block 1``, ``thread (8, 3) of block (31, 21)``: as many coordinates as the launch has axes."""
+    b, i = thread
+    return f"thread {_position(i, block)} of block {_position(b, grid)}"
+
+
+def _position(index: Triple, extents: Triple) -> str:
+    axes = 3 if extents[2] > 1 else 2 if extents[1] > 1 else 1
+    return digits(index[0]) if axes == 1 else f"({', '.join(str(x) for x in index[:axes])})"
+
+
+def launched(launch: Launch) -> Place:
+    """The launch as a related place."""
+    event = launch.event
+    return event.fn.file, *place(event.node), f"{event.node.kernel or 'the kernel'} is launched here"
 
 
 def place(node: ir.Launch) -> tuple[int, int]:

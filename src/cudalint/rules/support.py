@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BDIM, BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.flow import BDIM, GDIM
+from cudalint.facts.ids import BDIM, GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import strip
 from cudalint.ir import nodes as ir
@@ -256,7 +256,7 @@ def _products_in(node: Expr, places: list[int]) -> bool:
 
 
 def _has_product(node: Expr) -> bool:
-    from cudalint.facts.flow import children
+    from cudalint.facts.assigned import children
 
     stack = [node]
     while stack:

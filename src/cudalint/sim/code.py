@@ -14,7 +14,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import VOID, Array, Float, Int, Ptr, Struct
 from cudalint.sim.calls import Calls
 from cudalint.sim.frame import EMPTY, Frame, LoopState, identity
-from cudalint.sim.loops import below, fan_out
+from cudalint.sim.loops import added, below, fan_out
 from cudalint.sim.places import ZERO, MemoryPlace, Place, flat, load_whole
 from cudalint.sim.progress import Control
 from cudalint.sim.values import Stop, Unsupported, lives_in_memory
@@ -79,8 +79,9 @@ class Code(Calls):
         if self.sums and isinstance(expr, ir.Assign) and isinstance(expr.target, ir.Ref):
             var = expr.target.var
             if self.sums.get(var) is expr:
-                value = self.converted(expr.value, expr.optype)
-                negative = expr.op == "-"
+                found = added(expr)
+                assert found is not None
+                value, negative = self.converted(found[0], var.type), found[1]
                 key = ("sum", var)
                 return lambda f: f.write(key, -value(f) if negative else value(f))
         return self.effect(expr)

@@ -1246,7 +1246,7 @@ def _note_dimension(machine: Any, f: Frame, base: Any, index: Any, extent: int, 
 
 def children(node: Any) -> list[Any]:
     """The nodes directly below ``node``, statements and expressions alike."""
-    from cudalint.facts.flow import children as below
+    from cudalint.facts.assigned import children as below
 
     return below(node)
 

@@ -56,6 +56,7 @@ class Plan:
         self.declared: set[ir.Var] = set()
         self.used: set[ir.Var] = set()
         self.sums: dict[ir.Var, ir.Assign] = {}
+        """What is carried: variables that one statement adds to."""
         self.stores: list[tuple[ir.Var, str]] = []
         self.loads: list[tuple[ir.Var, str, bool]] = []
         self.definitions: dict[ir.Var, ir.Expr] = {}
@@ -332,7 +333,7 @@ def _scan(code: Code, plan: Plan, body: list[ir.Stmt]) -> None:
             raise _Ineligible
     for var, statement in plan.sums.items():
         uses = sum(isinstance(n, ir.Ref) and n.var is var for n in nodes)
-        if uses != 1 or statement is None:
+        if uses != (1 if statement.op else 2):
             raise _Ineligible
         plan.used.discard(var)
     stored_nodes = {id(t) for _, t in assigned}
@@ -422,10 +423,10 @@ def _pure_function(target: ir.FunctionDecl, depth: int) -> bool:
 
 
 def _sum(plan: Plan, node: ir.Expr, var: ir.Var, statements: set[int]) -> None:
-    """``acc += e;`` or ``acc -= e;`` in acc's own type, the one thing that may be carried."""
+    """``acc += e;`` or ``acc = acc + e;`` in acc's own type, the one thing that may be carried."""
     if (
         not isinstance(node, ir.Assign)
-        or node.op not in ("+", "-")
+        or added(node) is None
         or id(node) not in statements
         or var in plan.sums
         or var is plan.counter
@@ -433,10 +434,25 @@ def _sum(plan: Plan, node: ir.Expr, var: ir.Var, statements: set[int]) -> None:
         or not isinstance(var.type, (Int, Float))
         or (isinstance(var.type, Int) and var.type.bits < 32)
         or (isinstance(var.type, Float) and var.type.bits < 32)
-        or node.optype is not var.type
+        or (node.optype if node.op else getattr(node.value, "optype", None)) is not var.type
     ):
         raise _Ineligible
     plan.sums[var] = node
+
+
+def added(node: ir.Assign) -> tuple[ir.Expr, bool] | None:
+    """What a statement adds to its target, and whether it is subtracted; None where it does something else."""
+    if node.op:
+        return (node.value, node.op == "-") if node.op in ("+", "-") else None
+    value = node.value
+    if not isinstance(value, ir.Binary) or value.op not in ("+", "-") or not isinstance(node.target, ir.Ref):
+        return None
+    var = node.target.var
+    if isinstance(value.left, ir.Ref) and value.left.var is var:
+        return value.right, value.op == "-"
+    if value.op == "+" and isinstance(value.right, ir.Ref) and value.right.var is var:
+        return value.left, False
+    return None
 
 
 def _base(node: ir.Expr) -> ir.Var:

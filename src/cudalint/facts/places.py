@@ -1,0 +1,352 @@
+"""Places and memory: where an lvalue is, what a pointer points to, loads and stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cudalint.facts import terms as t
+from cudalint.facts.calls import (
+    DEVICE_MEMBERS,
+)
+from cudalint.facts.events import (
+    Access,
+    Closure,
+    Designator,
+    Obj,
+    Pointer,
+    Record,
+    chain,
+)
+from cudalint.facts.state import State, number
+from cudalint.facts.terms import UNKNOWN, Term, const
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import DIM3, I32, I64, U32, Array, Float, Int, Param, Ptr, Struct, Type
+
+if TYPE_CHECKING:
+    from cudalint.facts.events import Value
+
+
+class Places(State):
+    """Reads and writes of variables, fields and memory."""
+
+    def value(self, node: ir.Expr) -> Value:
+        """What an expression computes."""
+        raise NotImplementedError  # given by the layer of expressions
+
+    def place(self, node: ir.Expr) -> Any:
+        """Where an lvalue is: ("var", var, path), ("mem", pointer, node), or None where it is not known."""
+        kind = type(node)
+        if kind is ir.Ref:
+            alias = self.aliases.get(node.var)  # type: ignore[attr-defined]  # it is a Ref
+            if alias is None and self.in_memory(node.var):  # type: ignore[attr-defined]
+                return ("mem", self.array(node.var), node)  # type: ignore[attr-defined]
+            return alias if alias is not None else ("var", node.var, ())  # type: ignore[attr-defined]
+        if kind is ir.Member:
+            base = self.place(node.base)  # type: ignore[attr-defined]
+            if base is None:
+                return None
+            if base[0] == "var":
+                return ("var", base[1], (*base[2], node.field))  # type: ignore[attr-defined]
+            return ("field", base, node.field, node)  # type: ignore[attr-defined]
+        if kind is ir.Index:
+            pointer = self.index(node)  # type: ignore[arg-type]
+            if pointer is None:
+                return None
+            return self.memory(pointer, node)
+        if kind is ir.Cast:
+            operand = self.place(node.operand)  # type: ignore[attr-defined]
+            return operand if operand is not None and operand[0] == "var" else None
+        if kind is ir.Assign or kind is ir.IncDec:
+            self.value(node)
+            return self.place(node.target)  # type: ignore[attr-defined]
+        return None
+
+    def in_memory(self, var: ir.Var) -> bool:
+        """Whether a scalar or class variable lies in memory that threads share."""
+        if isinstance(var.type, Array):
+            return False
+        return var.kind == "shared" or (self.device and var.kind == "global" and not var.const)
+
+    def memory(self, pointer: Pointer, node: ir.Expr) -> Any:
+        if pointer.obj.kind == "var" and pointer.obj.data is not None and _is_zero(pointer):
+            return ("var", *pointer.obj.data)
+        return ("mem", pointer, node)
+
+    def read(self, place: Any, type_: Type) -> Value:
+        if place[0] == "var":
+            value = self.lookup(place[1])
+            for name in place[2]:
+                if isinstance(value, Record):
+                    value = self.field(value, name)
+                elif isinstance(value, Term) and value.op == "atom" and value.data.kind == "device":
+                    asked = ("device", value, name)
+                    found = self.loads.get(asked)
+                    if found is None:
+                        # cudaDeviceProp's members that size launches are ints.
+                        found = self.loads[asked] = self.fresh(
+                            "device", f"{place[1].name}.{name}", number(type_) or I32
+                        )
+                    value = found
+                else:
+                    level = value.data.level if isinstance(value, Term) and value.op == "atom" else UNKNOWN
+                    return self.unknown_value("unknown", f"{place[1].name}.{name}", type_, level=level)
+            return value
+        if place[0] == "field":
+            record = self.read(place[1], place[3].base.type)
+            if isinstance(record, Record):
+                return self.field(record, place[2])
+            key = ("field", record if isinstance(record, Term) else id(record), place[2])
+            found = self.loads.get(key)
+            if found is None:
+                inputs = (record,) if isinstance(record, Term) else ()
+                name = record.data.name if isinstance(record, Term) and record.op == "atom" else "?"
+                title = f"{name}.{place[2]}"
+                if place[2] in DEVICE_MEMBERS and not self.device:
+                    found = self.fresh("device", title, number(type_) or I32, inputs=inputs)
+                else:
+                    found = self.unknown_value("load", title, type_, inputs=inputs)
+                self.loads[key] = found
+            return found
+        return self.load(place[1], place[2], type_)
+
+    def lookup(self, var: ir.Var) -> Value:
+        value = self.env.get(var)
+        if value is not None:
+            return value
+        if var.kind == "field" and isinstance(self.receiver, Record):
+            return self.field(self.receiver, var.name)
+        value = self.globals.get(var)
+        if value is not None:
+            return value
+        if isinstance(var.type, Array) or (var.kind in ("shared", "constant") and not (var.const and var.init)):
+            value = self.array(var)
+            if var.kind == "constant" and not isinstance(var.type, Array):
+                value = self.unknown_value("var", var.name, var.type, var)
+        elif var.const and var.init is not None and var.kind != "param":
+            self.globals[var] = self.unknown_value("var", var.name, var.type, var)  # ends a cyclic initialiser
+            initial = self.value(var.init)
+            value = t.convert(initial, number(var.type)) if isinstance(initial, Term) else initial
+        else:
+            value = self.unknown_value("var", var.name, var.type, var)
+        assert value is not None
+        self.globals[var] = value
+        return value
+
+    def write(self, place: Any, value: Value | None, node: ir.Expr, target: ir.Expr) -> None:
+        if place is None:
+            return
+        if place[0] == "var":
+            var, path = place[1], place[2]
+            if var.ref:
+                # What an unseen reference is bound to may be shared: nothing is known of it afterwards.
+                self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
+                return
+            if not path:
+                self.env[var] = self.stored(value, var, node)
+                return
+            self.env[var] = self.with_field(self.lookup(var), var.name, var.type, path, value, node, target.type)
+        elif place[0] == "mem":
+            self.store(place[1], target, value, "w")
+        elif place[0] == "field":
+            inner = place
+            while inner[0] == "field":
+                inner = inner[1]
+            if inner[0] == "mem":
+                self.store(inner[1], inner[2], value, "w")
+
+    def with_field(
+        self, record: Value, name: str, type_: Type, path: tuple[str, ...], value: Value | None, node: ir.Expr,
+        leaf: Type,
+    ) -> Value:  # fmt: skip
+        if not isinstance(record, Record):
+            record = Record(name, type_, {}, UNKNOWN if self.device else 0)
+        copy = Record(record.name, record.type, dict(record.fields), record.level, record.kind)
+        if len(path) == 1:
+            if isinstance(value, Term) and isinstance(leaf, (Int, Float)):
+                value = self.convert(value, leaf, node)
+            copy.fields[path[0]] = value if value is not None else self.fresh("unknown", path[0], leaf, level=UNKNOWN)
+        else:
+            inner = self.field(record, path[0])
+            inner_type = inner.type if isinstance(inner, Record) else leaf
+            copy.fields[path[0]] = self.with_field(inner, path[0], inner_type, path[1:], value, node, leaf)
+        return copy
+
+    def stored(self, value: Value | None, var: ir.Var, node: ir.Expr) -> Value:
+        """``value`` as ``var`` holds it."""
+        type_ = var.type
+        if isinstance(value, Term):
+            source = value
+            while source.op == "cast":
+                source = source.args[0]
+            if source.op == "atom" and source.data.kind in ("call", "load") and not source.data.name.isidentifier():
+                source.data.name = var.name
+            if type_ is DIM3:
+                return Record(
+                    var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)}
+                )
+            if isinstance(type_, (Int, Float)):
+                return self.convert(value, type_, node)
+            if isinstance(type_, Ptr):
+                return Pointer(Obj("global", var.name, type_.element, var=var, origin=(value,)), type_.element)
+            if isinstance(type_, Struct) and type_.fields is not None:
+                return Record(var.name, type_, {}, UNKNOWN if self.device else 0, "load")
+            return value
+        if isinstance(value, Pointer) and isinstance(type_, Ptr):
+            if value.element is not type_.element and not isinstance(type_.element, (Param,)):
+                return Pointer(value.obj, type_.element, value.pieces, ())
+            return value
+        if value is None:
+            return self.unknown_value("unknown", var.name, type_, var, level=UNKNOWN)
+        return value
+
+    def array(self, var: ir.Var) -> Pointer:
+        obj = self.flow.objects.get(var)
+        element: Type = var.type
+        extent: int | None = 1
+        if isinstance(element, Array):
+            dims = []
+            while isinstance(element, Array):
+                dims.append(self.extent(element))
+                element = element.element
+            extent = 1
+            for d in dims:
+                extent = None if extent is None or d is None else extent * d
+        if obj is None:
+            kind = {"shared": "shared", "constant": "constant", "global": "global"}.get(var.kind, "local")
+            obj = Obj(kind, var.name, element, var=var, extent=extent)  # type: ignore[arg-type]  # one of the kinds
+            self.flow.objects[var] = obj
+        return Pointer(obj, var.type.element if isinstance(var.type, Array) else var.type)
+
+    def extent(self, type_: Array) -> int | None:
+        if isinstance(type_.extent, int) or type_.extent is None:
+            return type_.extent
+        value = self.value(type_.extent)
+        return value.data if isinstance(value, Term) and value.op == "const" and isinstance(value.data, int) else None
+
+    def initialise_array(self, var: ir.Var, init: ir.Expr) -> None:
+        obj = self.flow.objects[var]
+        if isinstance(init, ir.Construct):
+            for arg in init.args:
+                value = self.value(arg)
+                if isinstance(value, Term):
+                    obj.stores.append(value)
+            if obj.extent is None or len(init.args) < obj.extent:
+                obj.stores.append(const(0))  # the rest of the array
+        else:
+            self.value(init)
+
+    def index(self, node: ir.Index) -> Pointer | None:
+        """The pointer that ``base[index]`` dereferences."""
+        base = self.value(node.base)
+        index = self.term(self.value(node.index))
+        if isinstance(base, (Closure, Record, Designator)):
+            return None
+        if isinstance(base, Term):
+            base = Pointer(
+                Obj("unknown", base.data.name if base.op == "atom" else "?", node.type, origin=(base,)), node.type
+            )
+        return self.advance(base, index, node)
+
+    def advance(self, base: Pointer, index: Term, node: ir.Expr | None) -> Pointer:
+        element = base.element
+        if isinstance(element, Array):
+            inner: Type = element
+            unit: int | None = 1
+            extent = self.extent(element)
+            while isinstance(inner, Array):
+                d = self.extent(inner)
+                unit = None if unit is None or d is None else unit * d
+                inner = inner.element
+            size = inner.size
+            piece = (index, None if unit is None or size is None else unit * size)
+            outer = base.obj.var.type if base.obj.var is not None else None
+            first = self.extent(outer) if not base.dims and isinstance(outer, Array) else extent
+            return Pointer(base.obj, element.element, (*base.pieces, piece), (*base.dims, (index, first)))
+        if index.op == "const" and index.data == 0 and node is None:
+            return base
+        size = element.size if element is not None else None
+        last: int | None = None
+        outer = base.obj.var.type if base.obj.var is not None else None
+        if not base.dims and isinstance(outer, Array):
+            last = self.extent(outer)
+        elif base.dims and isinstance(outer, Array):
+            inner = outer
+            for _ in base.dims:
+                inner = inner.element if isinstance(inner, Array) else inner
+            last = self.extent(inner) if isinstance(inner, Array) else None
+        return Pointer(base.obj, element, (*base.pieces, (index, size)), (*base.dims, (index, last)))
+
+    def access(self, pointer: Pointer, node: ir.Expr, mode: str, value: Term | None = None) -> Access:
+        event: Access = self.event(Access, node)
+        obj, element = pointer.obj, pointer.element
+        event.mode, event.obj, event.element, event.dims, event.value = mode, obj, element, pointer.dims, value
+        size = element.size if element is not None else None
+        unit = obj.element.size if obj.element is not None else None
+        pieces = [(p, s) for p, s in pointer.pieces if not (p.op == "const" and p.data == 0)]
+        # Where sizes are not known (an open template type) but all steps are in the same element, they cancel.
+        if element is obj.element and all(s == size for _, s in pieces):
+            size = unit = 1
+            pieces = [(p, 1) for p, _ in pieces]
+        event.width = size // unit if size and unit and size % unit == 0 else 1
+        event.index, event.scalar = None, None
+        if all(s == size and s for _, s in pieces):
+            total = const(0, I64)
+            for p, _ in pieces:
+                total = p if total.op == "const" else t.binary("add", total, p, I64)
+            event.index = total
+        if unit and all(s for _, s in pieces):
+            scalar: t.Poly = {}
+            for p, s in pieces:
+                if not s or s % unit:
+                    return event
+                scalar = t.add(scalar, t.poly(p), s // unit)
+            event.scalar = scalar
+        return event
+
+    def load(self, pointer: Pointer, node: ir.Expr, type_: Type) -> Value:
+        obj = pointer.obj
+        event = self.access(pointer, node, "r")
+        if obj.kind != "var":
+            self.flow.accesses.append(event)
+        epoch = (obj.epoch, self.epoch) if obj.kind in ("shared", "local") else (obj.epoch, 0)
+        key = (obj, tuple(pointer.pieces), epoch, type_)
+        found = self.loads.get(key)
+        if found is None:
+            inputs = self.sources(pointer)
+            data = obj if obj.kind == "local" else None
+            name = (
+                f"{obj.name}[{', '.join(t.show(p) for p, _ in pointer.pieces)}]"
+                if not self.device
+                else f"{obj.name}[…]"
+            )
+            found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)
+            self.bound_by_contents(found, obj)
+        return found
+
+    def bound_by_contents(self, value: Value, obj: Obj) -> None:
+        """An element of a local table of constants that nothing has written since is one of them."""
+        table = [x.data for x in obj.stores if x.op == "const" and isinstance(x.data, int)]
+        if obj.kind == "local" and table and len(table) == len(obj.stores) and isinstance(value, Term):
+            value.data.lo, value.data.hi = max(value.data.lo, min(table)), min(value.data.hi, max(table))
+
+    def store(self, pointer: Pointer, node: ir.Expr, value: Value | None, mode: str) -> None:
+        obj = pointer.obj
+        term = value if isinstance(value, Term) else None
+        if obj.kind == "var" and obj.data is not None and _is_zero(pointer):
+            var, path = obj.data
+            self.write(("var", var, path), value, node, node)
+            return
+        self.flow.accesses.append(self.access(pointer, node, mode, term))
+        obj.epoch += 1
+        if obj.kind == "local":
+            obj.stores.extend(x for x in (term, *(p for p, _ in pointer.pieces)) if x is not None)
+            obj.stores.extend(g.term for g in chain(self.guard) if g.why in ("if", "continue", "break", "switch"))
+
+
+def is_computed(term: Term) -> bool:
+    """Whether a value is worth a definition event: made of something, or a launch id."""
+    return term.data.kind in ("tid", "bid") if term.op == "atom" else term.op != "const"
+
+
+def _is_zero(pointer: Pointer) -> bool:
+    return all(p.op == "const" and p.data == 0 for p, _ in pointer.pieces)

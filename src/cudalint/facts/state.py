@@ -1,0 +1,274 @@
+"""What the executor carries along: variables and what they hold, guards, and the events it records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cudalint.facts import terms as t
+from cudalint.facts.events import (
+    CallSite,
+    Conversion,
+    Designator,
+    Flow,
+    Guard,
+    Loop,
+    Obj,
+    Operation,
+    Pointer,
+    Record,
+    chain,
+)
+from cudalint.facts.terms import UNKNOWN, Atom, Term, const
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import BOOL, Array, Float, Int, Ptr, Struct, Type, Unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cudalint.facts.events import GuardWhy, Value
+
+
+Env = dict[ir.Var, "Value"]
+_SCOPED = frozenset({"local", "param", "template"})
+"""Kinds of variables that are gone after their block or call."""
+
+
+def number(type_: Type) -> Type | None:
+    return type_ if isinstance(type_, (Int, Float)) else None
+
+
+class Exits:
+    """Where ``break``, ``continue`` or ``return`` leave a construct: the environments and the guards there."""
+
+    __slots__ = ("base", "breaks", "continues", "kind", "loop")
+
+    def __init__(self, kind: str, base: Guard | None, loop: Loop | None = None) -> None:
+        self.kind, self.base, self.loop = kind, base, loop
+        self.breaks: list[tuple[Env, Guard | None]] = []
+        self.continues: list[tuple[Env, Guard | None]] = []
+
+
+class Frame:
+    """One function being walked: its exits by ``return``."""
+
+    __slots__ = ("base", "returns")
+
+    def __init__(self, base: Guard | None) -> None:
+        self.base = base
+        self.returns: list[tuple[Guard | None, Value | None, Env]] = []
+
+
+class State:
+    """The lowest layer of the executor; :class:`cudalint.facts.flow.Walker` is the whole."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.flow = Flow(function)
+        self.fn = function
+        self.device = function.kind in ("kernel", "device", "both")
+        self.env: Env = {}
+        self.aliases: dict[ir.Var, Any] = {}
+        self.guard: Guard | None = None
+        self.alive = True
+        self.stack: tuple[CallSite, ...] = ()
+        self.seq = 0
+        self.steps = 0
+        self.exits: list[Exits] = []
+        self.frames: list[Frame] = []
+        self.receiver: Value | None = None
+        self.epoch = 0
+        self.loads: dict[tuple[Any, ...], Value] = {}
+        self.globals: dict[ir.Var, Value] = {}
+        self.assigned_cache: dict[int, list[ir.Var]] = {}
+        self.stores_cache: dict[int, set[ir.Var]] = {}
+
+    # --- atoms and values
+
+    def fresh(
+        self, kind: str, name: str, type_: Type | None, *, data: Any = None, inputs: tuple[Term, ...] = (),
+        level: int = 0,
+    ) -> Term:  # fmt: skip
+        low, high = t.type_range(type_)
+        return t.atom(
+            Atom(kind, name, low, high, data=data, inputs=inputs, level=level), number(type_) if type_ else None
+        )
+
+    def unknown_value(
+        self, kind: str, name: str, type_: Type, data: Any = None, *, inputs: tuple[Term, ...] = (), level: int = 0
+    ) -> Value:
+        """A value nothing is known of, of the shape its type has."""
+        if isinstance(type_, Ptr):
+            var = data if isinstance(data, ir.Var) else None
+            return Pointer(Obj("global", name, type_.element, var=var, origin=inputs), type_.element)
+        if isinstance(type_, Struct) and type_.fields is not None:
+            return Record(name, type_, {}, level, kind)
+        return self.fresh(kind, name, type_, data=data, inputs=inputs, level=level)
+
+    def field(self, record: Record, name: str) -> Value:
+        found = record.fields.get(name)
+        if found is None:
+            fields = record.type.fields if isinstance(record.type, Struct) else None
+            type_ = (fields or {}).get(name)
+            found = record.fields[name] = (
+                self.unknown_value(record.kind, f"{record.name}.{name}", type_, level=record.level)
+                if type_ is not None
+                else self.fresh("unknown", f"{record.name}.{name}", None, level=max(record.level, 0))
+            )
+        return found
+
+    def term(self, value: Value | None, name: str = "?") -> Term:
+        """``value`` as a number; an unknown where it is none."""
+        if isinstance(value, Term):
+            return value
+        if isinstance(value, Pointer):
+            return self.fresh("unknown", value.obj.name, None, inputs=self.sources(value))
+        return self.fresh("unknown", name, None, level=UNKNOWN)
+
+    # --- conversions
+
+    def convert(self, value: Term, type_: Type, node: ir.Expr) -> Term:
+        """``value`` converted to ``type_``; changes of integer width are recorded."""
+        have = value.type
+        if have is type_:
+            return value
+        if isinstance(type_, Int) and isinstance(have, Int) and value.op != "const":
+            if type_.bits > have.bits:
+                if have.bits == 32 and value.op != "atom":
+                    self.record_conversion(value, type_, node)
+            elif have.bits == 64 and type_.bits == 32:
+                self.record_conversion(value, type_, node)
+        elif isinstance(type_, Int) and isinstance(have, Float) and value.op != "const":
+            self.record_conversion(value, type_, node)
+        elif have is None and isinstance(type_, Int) and type_ is not BOOL:
+            self.untyped(node)
+        return t.convert(value, number(type_))
+
+    def record_conversion(self, value: Term, type_: Type, node: ir.Expr) -> None:
+        event = self.event(Conversion, node)
+        event.term, event.to = value, type_
+        (self.flow.roundings if isinstance(value.type, Float) else self.flow.conversions).append(event)
+
+    def untyped(self, node: ir.Expr) -> None:
+        """Remembers an integer without a type, where lowering left it open."""
+        if type(node.type) is Unknown:
+            self.flow.untyped.append(node)
+
+    def operation(self, term: Term, node: ir.Expr) -> None:
+        """Remembers where a product or quotient was formed: a term says what it is, not where."""
+        if term.op != "const":
+            event = self.event(Operation, node)
+            event.term = term
+            self.flow.operations.append(event)
+
+    def source(self, node: ir.Node) -> str:
+        """The text of a node."""
+        return " ".join(self.fn.file.text[node.start : node.end].decode("utf-8", "replace").split())
+
+    def event(self, cls: type[Any], node: ir.Node) -> Any:
+        self.seq += 1
+        return cls(self.seq, node, self.fn, self.guard, self.stack)
+
+    # --- environments
+
+    def merge_value(self, cond: Term, a: Value | None, b: Value | None, var: ir.Var) -> Value:
+        if a is b and a is not None:
+            return a
+        if a is None or b is None:
+            # Declared on one side only: out of scope after the merge.
+            return a if a is not None else b  # type: ignore[return-value]  # one of the two is there
+        if isinstance(a, Term) and isinstance(b, Term):
+            return t.select(cond, a, b, a.type if a.type is b.type else number(var.type))
+        if isinstance(a, Pointer) and isinstance(b, Pointer):
+            if a.obj is b.obj and len(a.pieces) == len(b.pieces) <= 1 and a.element is b.element:
+                if a.pieces and a.pieces[0][1] == b.pieces[0][1]:
+                    piece = t.select(cond, a.pieces[0][0], b.pieces[0][0], a.pieces[0][0].type)
+                    return Pointer(a.obj, a.element, ((piece, a.pieces[0][1]),), ())
+                if not a.pieces and not b.pieces:
+                    return a
+            if a.obj is b.obj and (not a.pieces or not b.pieces):
+                one = a if a.pieces else b
+                if len(one.pieces) == 1:
+                    other = const(0, one.pieces[0][0].type)
+                    first, second = (one.pieces[0][0], other) if one is a else (other, one.pieces[0][0])
+                    piece = t.select(cond, first, second, one.pieces[0][0].type)
+                    return Pointer(a.obj, a.element, ((piece, one.pieces[0][1]),), ())
+            kind = a.obj.kind if a.obj.kind == b.obj.kind else "unknown"
+            either = self.fresh("phi", var.name, None, inputs=(cond, *self.sources(a), *self.sources(b)))
+            return Pointer(Obj(kind, var.name, a.element, origin=(either,)), a.element)
+        if isinstance(a, Designator) and isinstance(b, Designator) and a.decl is b.decl:
+            return Designator(a.decl, [])
+        if isinstance(a, Record) and isinstance(b, Record):
+            merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind)
+            for name in {*a.fields, *b.fields}:
+                merged.fields[name] = self.merge_value(cond, self.field(a, name), self.field(b, name), var)
+            return merged
+        return self.fresh("phi", var.name, var.type, inputs=(cond,), level=UNKNOWN)
+
+    def sources(self, pointer: Pointer) -> tuple[Term, ...]:
+        """What a pointer's value follows."""
+        return (*(p for p, _ in pointer.pieces), *pointer.obj.origin)
+
+    def command_line(self, cond: Term, a: Env, b: Env) -> bool | None:
+        """Of a branch that hangs on the number of arguments alone, the side that reads them: True for ``a``.
+
+        What a default was is then one of the values that may be given: the other side adds nothing.
+        """
+        if self.device or not asks_arguments(cond):
+            return None
+        for var, value in a.items():
+            other = b.get(var)
+            if other is not value and isinstance(value, Term) and isinstance(other, Term):
+                side = read_side(value, other)
+                if side is not None:
+                    return side
+        return None
+
+    def merge(self, cond: Term, a: Env, b: Env) -> Env:
+        """The environment after a branch: ``a`` where ``cond`` holds, else ``b``."""
+        if a == b:
+            return b
+        result = dict(b)
+        for var, value in a.items():
+            other = b.get(var)
+            if other is not value:
+                result[var] = self.merge_value(cond, value, other, var)
+        return result
+
+    def condition_since(self, guard: Guard | None, base: Guard | None) -> Term:
+        """The conjunction of the guards added since ``base``."""
+        result = t.TRUE
+        for item in chain(guard, base):
+            result = t.land(item.term, result)
+        return result
+
+    def push(self, term: Term, why: GuardWhy, node: ir.Node, positive: bool = True, loop: Loop | None = None) -> None:
+        if term is not t.TRUE or loop is not None:
+            self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
+
+    def forget(self, known: int) -> None:
+        """Drops the locals that came after the first ``known`` names: a dictionary keeps its order.
+
+        Every branch copies the environment, so it must not grow with each block and call.
+        """
+        env = self.env
+        kept = []
+        while len(env) > known:
+            item = env.popitem()
+            if item[0].kind not in _SCOPED:
+                kept.append(item)
+        env.update(reversed(kept))
+
+    def clobber(self, variables: Iterable[ir.Var]) -> None:
+        for var in variables:
+            if var in self.env and not isinstance(var.type, Array) and var.kind != "shared":
+                self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
+
+
+def asks_arguments(cond: Term) -> bool:
+    leaves = t.leaves(cond)
+    return bool(leaves) and all(x.data.kind == "argc" for x in leaves)
+
+
+def read_side(a: Term, b: Term) -> bool | None:
+    """Which of two values comes from outside, where the other is a default: True for ``a``."""
+    first, second = (any(x.data.kind in ("call", "load") for x in t.leaves(v)) for v in (a, b))
+    return first if first != second else None
