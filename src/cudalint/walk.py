@@ -144,10 +144,10 @@ class _Ignore:
             with open(os.path.join(self._folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
                 self._spec = GitIgnoreSpec.from_lines(file)
         inside = os.path.relpath(path, self._folder).replace(os.sep, "/")
-        verdict: bool | None = None
         if not folderish:
-            verdict = self._spec.check_file(inside).include
-            return verdict
+            included: bool | None = self._spec.check_file(inside).include
+            return included
+        verdict: bool | None = None
         # The last line that names a folder decides; the library weighs `!*/` less than `*`.
         for pattern in self._spec.patterns:
             if pattern.include is not None and pattern.match_file(inside + "/"):

@@ -456,10 +456,10 @@ class Harness:
 
     def _top(self, access: Access, case: kernels.Case) -> int | None:
         ranges = self._ranges(case)
-        tops = [
-            top for top in (_highest(access.scalar or {}, ranges), _highest(self._bounded(access, case), ranges))
-            if top is not None and top < _LARGEST
-        ]  # fmt: skip
+        polys = [self._bounded(access, case)]
+        if any(x.op == "atom" and x.data.kind == "loop" for x in t.atoms_of(access.scalar or {})):
+            polys.append(access.scalar or {})  # the loop's own limit may say more than its passes
+        tops = [top for top in (_highest(p, ranges) for p in polys) if top is not None and top < _LARGEST]
         return min(tops, default=None)
 
     def _bounded(self, access: Access, case: kernels.Case) -> Poly:

@@ -33,6 +33,8 @@ ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
 _ENDS = 2
 _WHOLE = 1 << 24
 """Threads up to which a launch is run whole."""
+_SMALL = 1 << 16
+"""The same for a run of the first and last blocks."""
 #: Steps of a run: where few blocks run, one that goes on for longer does not get anywhere new.
 _BUDGET, _SPARSE_BUDGET = 100_000, 20_000
 TIMEOUT = 20.0
@@ -88,8 +90,11 @@ def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation
     grid, block = setup.grid, setup.block
     total = grid[0] * grid[1] * grid[2]
     blocks: Any = trial.blocks
-    if blocks == "tail" or (blocks == "all" and total * max(1, block[0] * block[1] * block[2]) > _WHOLE):
+    threads = total * max(1, block[0] * block[1] * block[2])
+    if threads > (_WHOLE if blocks == "all" else _SMALL) and blocks in ("all", "tail"):
         blocks = _tail(grid, block, trial.sizes.values())
+    elif blocks == "tail":
+        blocks = "all"
     elif blocks != "all":
         blocks = [b for b in blocks if 0 <= b < total]
     return sim.run(sim.Launch(

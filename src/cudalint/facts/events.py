@@ -307,8 +307,8 @@ class Flow:
 
     __slots__ = (
         "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
-        "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns", "roundings",
-        "untyped",
+        "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns",
+        "roundings", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:

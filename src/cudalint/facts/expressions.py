@@ -186,7 +186,8 @@ class Expressions(Places):
                     y = b[0][0] if b else const(0, I64)
                     return t.binary("sub", t.convert(x, I64), t.convert(y, I64), I64)
         if node.op in ("<", "<=", ">", ">=") and isinstance(left, Pointer) and isinstance(right, Pointer):
-            if left.obj is right.obj and len(left.pieces) <= 1 and len(right.pieces) <= 1:
+            comparable = left.obj is right.obj and len(left.pieces) <= 1 and len(right.pieces) <= 1
+            if comparable:
                 x = left.pieces[0][0] if left.pieces else const(0, I64)
                 y = right.pieces[0][0] if right.pieces else const(0, I64)
                 return t.compare(node.op, t.convert(x, I64), t.convert(y, I64))
@@ -591,10 +592,25 @@ def from_poly(p: t.Poly, type_: Type | None) -> Term:
 
 
 _EXPRESSIONS: dict[type, Any] = {
-    ir.Const: Expressions.do_const, ir.Ref: Expressions.do_ref, ir.Name: Expressions.do_name, ir.Special: Expressions.do_special,
-    ir.Member: Expressions.do_member, ir.Index: Expressions.do_index, ir.AddrOf: Expressions.do_addr, ir.Unary: Expressions.do_unary,
-    ir.Binary: Expressions.do_binary, ir.Logical: Expressions.do_logical, ir.Cond: Expressions.do_cond, ir.Cast: Expressions.do_cast,
-    ir.Assign: Expressions.do_assign, ir.IncDec: Expressions.do_incdec, ir.Call: Expressions.do_call,
-    ir.Construct: Expressions.do_construct, ir.SizeOf: Expressions.do_sizeof, ir.Comma: Expressions.do_comma,
-    ir.Lambda: Expressions.do_lambda, ir.Launch: Expressions.do_launch, ir.Opaque: Expressions.do_opaque_expr,
-}  # fmt: skip
+    ir.Const: Expressions.do_const,
+    ir.Ref: Expressions.do_ref,
+    ir.Name: Expressions.do_name,
+    ir.Special: Expressions.do_special,
+    ir.Member: Expressions.do_member,
+    ir.Index: Expressions.do_index,
+    ir.AddrOf: Expressions.do_addr,
+    ir.Unary: Expressions.do_unary,
+    ir.Binary: Expressions.do_binary,
+    ir.Logical: Expressions.do_logical,
+    ir.Cond: Expressions.do_cond,
+    ir.Cast: Expressions.do_cast,
+    ir.Assign: Expressions.do_assign,
+    ir.IncDec: Expressions.do_incdec,
+    ir.Call: Expressions.do_call,
+    ir.Construct: Expressions.do_construct,
+    ir.SizeOf: Expressions.do_sizeof,
+    ir.Comma: Expressions.do_comma,
+    ir.Lambda: Expressions.do_lambda,
+    ir.Launch: Expressions.do_launch,
+    ir.Opaque: Expressions.do_opaque_expr,
+}

@@ -446,14 +446,14 @@ class Walker(Expressions):
             self.frames[-1].returns.append((self.guard, value, self.env))
         self.alive, self.last_exit = False, "return"
 
-    def do_break(self, node: ir.Break) -> None:
+    def do_break(self, _node: ir.Break) -> None:
         if self.exits:
             exits = self.exits[-1]
             exits.breaks.append((self.env, self.guard))
             self.last_exit = "break" if exits.kind == "loop" else "switch"
         self.alive = False
 
-    def do_continue(self, node: ir.Continue) -> None:
+    def do_continue(self, _node: ir.Continue) -> None:
         for exits in reversed(self.exits):
             if exits.kind == "loop":
                 exits.continues.append((self.env, self.guard))

@@ -14,10 +14,7 @@ _SPECIALS = {"threadIdx": "tid", "blockIdx": "bid", "blockDim": "bdim", "gridDim
 def special_atom(which: str, axis: str) -> Term:
     """The atom of a launch built-in; one per built-in, so flows of different functions share it."""
     kind = _SPECIALS[which]
-    if kind in ("tid", "bdim"):
-        high = _BLOCK_LIMITS[axis]
-    else:
-        high = _LIMITS[axis]
+    high = _BLOCK_LIMITS[axis] if kind in ("tid", "bdim") else _LIMITS[axis]
     low, high = (0, high - 1) if kind in ("tid", "bid") else (1, high)
     return t.atom(
         Atom(kind, f"{which}.{axis}", low, high, axis=axis, level=THREAD if kind == "tid" else 0), U32

@@ -51,6 +51,11 @@ class Coordinate:
         """Written ``index <= n``: ``limit`` is n + 1, though n may be what was meant (CL214)."""
 
     @property
+    def leaves(self) -> set[Term]:
+        """All that the index is made of."""
+        return {leaf for item in t.atoms_of(self.index) for leaf in t.leaves(item)}
+
+    @property
     def is_global(self) -> bool:
         """Made of a block's number and a thread's, of one axis."""
         return len(self.axes) == 1 and TID[self.axes] in self.ids and BID[self.axes] in self.ids

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.facts.events import Access, Induction, Loop
+    from cudalint.facts.events import Access, Induction, Loop, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
     from cudalint.ir.nodes import Function
@@ -327,17 +327,18 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
     if (found.element is None or found.threads is None) and (missing is None or code == "CL211"):
         return None
     values, faults = _twice(found.element, found.threads, missing, found.grid, found.block)
+    axis = blocks[0]
     if code == "CL201":
         what = f"`{name}` starts at `{start}` and steps by `{step}`, not by the whole grid"
         advice = (
-            "step by the whole grid, `size_t(blockDim.x) * gridDim.x`"
+            f"step by the whole grid, `size_t(blockDim.{axis}) * gridDim.{axis}`"
             if threads
-            else f"let each thread start at its global index and step by the whole grid; where a block works on one "
-            f"element at a time, `{name}` starts at blockIdx.x and steps by gridDim.x"
+            else "let each thread start at its global index and step by the whole grid; where a block works on one "
+            f"element at a time, `{name}` starts at blockIdx.{axis} and steps by gridDim.{axis}"
         )
     else:
         what = f"`{name}` steps by the whole grid, but not each thread of the grid has a start of its own (`{start}`)"
-        advice = "start at the global index, `size_t(blockIdx.x) * blockDim.x + threadIdx.x`"
+        advice = f"start at the global index, `{_global_index(axis, 'size_t(blockIdx.{0})')}`"
     at = launches.told(found.sizes)
     return Draft(
         code, loop.fn, loop.fn.file, loop.node.start, _header_end(loop.node),
@@ -345,6 +346,10 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
         Witness(found.sizes, found.grid, found.block, found.threads and found.threads[1], values),
         (*_sites(loop), *([launches.launched(found.launch)] if found.launch is not None else [])),
     )  # fmt: skip
+
+
+def _global_index(axis: str, block: str = "blockIdx.{0}") -> str:
+    return (block + " * blockDim.{0} + threadIdx.{0}").format(axis)
 
 
 def _twice(
@@ -384,17 +389,27 @@ def _shared_index(kernel: Kernel) -> Draft | None:
         if found is None or twice is None or found.coordinate is None:
             continue
         case, access = found.case, found.coordinate.accesses[0]
-        fn, start, end = _index_place(kernel, access)
+        product = _product(kernel, found.coordinate)
+        places = support.calls(product or access)
+        fn, start, end = (product.fn, product.node.start, product.node.end) if product else _index_place(kernel, access)
         values, faults = _twice(twice.element, twice.threads, twice.missing, case.grid, case.block)
         at = launches.words(found.host)
         return Draft(
             "CL211", fn, fn.file, start, end,
             f"`{t.show_poly(found.coordinate.index)}` is not an index of its own for each thread of the grid: "
             f"{f'at {at} ' if at else ''}{faults}",
-            "multiply blockIdx by the number of threads in a block: `blockIdx.x * blockDim.x + threadIdx.x`",
+            f"multiply blockIdx by the number of threads in a block: `{_global_index(found.axis)}`",
             Witness(launches.named(found.host), case.grid, case.block, twice.threads[1], values),
-            (*support.calls(access), launches.launched(launch)),
+            (*places, launches.launched(launch)),
         )  # fmt: skip
+    return None
+
+
+def _product(kernel: Kernel, item: kernels.Coordinate) -> Operation | None:
+    """Where a device function scales the block's number."""
+    for operation in kernel.flow.operations:
+        if operation.stack and item.block in t.leaves(operation.term) and t.leaves(operation.term) <= item.leaves:
+            return operation
     return None
 
 
@@ -500,7 +515,7 @@ def _unused_draft(kernel: Kernel, launch: Launch, axis: str, case: kernels.Case,
         fault = f"nothing depends on {{}}, so `{support.text(access.fn, access.node)}` happens {digits(count)} times"
         what = f"{digits(count)} threads on {axis}"
     fn, start, end = _index_place(kernel, access)
-    values: dict[str, int | str] = {f"{which.removesuffix('Idx')}s on {axis} that do the same": count}
+    values: dict[str, int | str] = {f"{which.removesuffix('Idx')}s that do the same work": count}
     return Draft(
         "CL211", fn, fn.file, start, end,
         f"{kernel.decl.name} is launched with {what}, and " + fault.format(f"{which}.{axis}"),
@@ -517,9 +532,10 @@ def _index_place(kernel: Kernel, access: Access) -> tuple[Function, int, int]:
         return loop.fn, loop.node.start, _header_end(loop.node)
     ids = kernels.ids_of(t.atoms_of(access.scalar or {}))
     for definition in kernel.flow.definitions:
-        if definition.seq < access.seq and not definition.stack and ids:
-            if kernels.ids_of(t.atoms_of(t.poly(definition.term))) == ids:
-                return definition.fn, definition.node.start, definition.node.end
+        if definition.seq > access.seq or definition.stack or not ids:
+            continue
+        if kernels.ids_of(t.atoms_of(t.poly(definition.term))) == ids:
+            return definition.fn, definition.node.start, definition.node.end
     return access.fn, access.node.start, access.node.end
 
 

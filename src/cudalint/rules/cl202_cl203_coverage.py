@@ -277,9 +277,9 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     # Far from the size it divides, the grid is something else than a rounded count.
     big = {x: (1_000_003 if x in t.leaves(size) else v) for x, v in env.items()}
     large = kernels.case(launch, big)
-    if large is not None and all(w.allowed(c, big) for c in launch.conditions):
-        if t.evaluate(size, big) - large.grid[at] * by >= by:
-            return None
+    told = large is not None and all(w.allowed(c, big) for c in launch.conditions)
+    if large is not None and told and t.evaluate(size, big) - large.grid[at] * by >= by:
+        return None
     return Short(axis, case, env, case.grid[at] * by, n, t.show(size), True)
 
 

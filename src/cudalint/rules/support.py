@@ -12,7 +12,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cudalint.facts.events import Event
     from cudalint.facts.model import Kernel, Launch
@@ -130,7 +130,7 @@ class Split(NamedTuple):
     env: dict[Term, int]
     visible: bool | None = None
     """Whether a visible launch shows it; None where not all launches can be seen."""
-    there: dict[str, int] = {}
+    there: Mapping[str, int] = {}
     """Values of loop variables at that moment."""
 
 
@@ -151,7 +151,8 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
         if found is not None:
             return found
     shape = block_shape(kernel)
-    found = _search(cond, data, scope, lambda env: (_covering(env, shape), shape), (), shape, kernel.config.max_elements)
+    limit = kernel.config.max_elements
+    found = _search(cond, data, scope, lambda env: (_covering(env, shape), shape), (), shape, limit)
     if found is None or not shown or len(shown) < len(kernel.launches):
         return found
     return found._replace(visible=False)
