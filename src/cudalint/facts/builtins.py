@@ -28,7 +28,7 @@ from cudalint.ir.types import I32, U32, U64, Float, Int
 
 if TYPE_CHECKING:
     from cudalint.facts.events import Value
-    from cudalint.facts.flow import Walker
+    from cudalint.facts.expressions import Expressions as Walker
 
 _CUB_BLOCK = re.compile(
     r"\bBlock(Reduce|Scan|Load|Store|Exchange|RadixSort|RadixRank|Discontinuity|AdjacentDifference|Histogram"

@@ -517,15 +517,14 @@ class Expressions(Places):
         self.alive = bool(paths)
         if not paths:
             return self.unknown_value("unknown", callee.name, node.type)
-        result: Value | None
         last_guard, result, env = paths[-1]
-        for guard, value, other in reversed(paths[:-1]):
+        for guard, returned, other in reversed(paths[:-1]):
             cond = self.condition_since(guard, base)
             env = self.merge(cond, other, env)
-            if value is not None and result is not None:
-                result = self.merge_value(cond, value, result, ir.Var(callee.name, node.type, "local", 0, 0))
+            if returned is not None and result is not None:
+                result = self.merge_value(cond, returned, result, ir.Var(callee.name, node.type, "local", 0, 0))
             elif result is None:
-                result = value
+                result = returned
         self.env = env
         self.forget(known)
         if len(paths) == 1:

@@ -175,8 +175,6 @@ class Walker(Expressions):
         else:
             self.last_exit = then_exit if then_exit == other_exit else "return"
 
-    last_exit: GuardWhy = "return"
-
     def implied(self, guard: Guard | None, base: Guard | None, unless: Term) -> None:
         """What held at the end of one side of a branch holds after it too, unless the other side ran."""
         for item in reversed(list(chain(guard, base))):

@@ -69,6 +69,8 @@ class State:
         self.aliases: dict[ir.Var, Any] = {}
         self.guard: Guard | None = None
         self.alive = True
+        self.last_exit: GuardWhy = "return"
+        """How the statement walked last left the path, where it did."""
         self.stack: tuple[CallSite, ...] = ()
         self.seq = 0
         self.steps = 0

@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness
+from cudalint.findings import Witness, digits, plural
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import short
 from cudalint.rules.draft import Draft
@@ -40,6 +40,7 @@ class _Outside(NamedTuple):
     element: int
     extent: int
     what: str
+    along: str
 
 
 def check(kernel: Kernel) -> Iterator[Draft]:
@@ -103,7 +104,8 @@ def _outside(launch: Launch, access: Access, p: Poly, found: list[Axis]) -> _Out
         size = access.obj.element.size if access.obj.element is not None else None
         limits = [_memory(access, p, memory.obj.bytes, size)] if size else []
     else:
-        limits = [x for x in (_size(launch, axis) for axis in found) if x is not None]
+        several = len(shapes.axes(p)) > 1
+        limits = [x for x in (_size(launch, axis, several=several) for axis in found) if x is not None]
     for limit in limits:
         result = _search(launch, access, limit)
         if result is not None:
@@ -121,6 +123,8 @@ class _Limit(NamedTuple):
     element: Callable[[Case], int]
     sizes: tuple[Term, ...]
     words: Callable[[Case], str]
+    along: str = ""
+    """The axis that is meant, where the address has several."""
 
 
 def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
@@ -131,12 +135,12 @@ def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
 
     return _Limit(
         extent, lambda case: case.peak(p) + access.width - 1, (allocated,),
-        lambda case: f"`{access.obj.name}` has {extent(case)} elements",
+        lambda case: f"`{access.obj.name}` has {plural(extent(case), 'element')}",
     )  # fmt: skip
 
 
-def _size(launch: Launch, axis: Axis) -> _Limit | None:
-    """The size that the grid is computed from, along one axis."""
+def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
+    """The size that the grid is computed from, along one axis (of ``several`` that the address has)."""
     assert launch.grid is not None and launch.block is not None
     on_grid, at = "xyz".index(axis.grid), "xyz".index(axis.name)
     division = launches.division(launch.grid[on_grid])
@@ -152,12 +156,16 @@ def _size(launch: Launch, axis: Axis) -> _Limit | None:
         # Each block has `each` coordinates for `by` elements.
         return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
 
+    def words(case: Case) -> str:
+        n, top = int(t.evaluate(size, case.host)), element(case) + 1
+        if several:
+            return f"the launch comes to {plural(top, 'element')} along {axis.name} where there {'is' if n == 1 else 'are'} {digits(n)}"
+        threads = case.grid[on_grid] * case.block[at]
+        return f"the launch starts {plural(threads, 'thread')} for {plural(n, 'element')}"
+
     return _Limit(
-        lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor),
-        lambda case: (
-            f"the launch starts {case.grid[on_grid] * case.block[at]} threads"
-            f" for {int(t.evaluate(size, case.host))} elements"
-        ),
+        lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor), words,
+        axis.name if several else "",
     )  # fmt: skip
 
 
@@ -191,7 +199,9 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
     block, index = (
         (thread.values[atoms["x"]], thread.values[atoms["y"]], thread.values[atoms["z"]]) for atoms in (BID, TID)
     )
-    return _Outside(case, env, (block, index), limit.element(thread), limit.extent(case), limit.words(case))
+    return _Outside(
+        case, env, (block, index), limit.element(thread), limit.extent(case), limit.words(case), limit.along
+    )  # fmt: skip
 
 
 def _first(case: Case, access: Access, limit: _Limit) -> Case | None:
@@ -220,16 +230,19 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
     event = launch.event
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
-    block, thread = (str(x[0]) if x[1:] == (0, 0) else str(x) for x in found.thread)
     start, end = launches.place(event.node)
+    several = len(shapes.axes(expand(access.scalar or {}))) > 1
+    along = f" along {found.along}" if found.along else ""
     return Draft(
         "CL209", access.fn, access.fn.file, access.node.start, access.node.end,
-        f"nothing tests the index of `{support.text(access.fn, access.node)}`: {at}{found.what}, and thread {thread} "
-        f"of block {block} is out of range",
-        "put the access under `if (i < n)`; where a barrier follows, do not return early",
+        f"nothing tests the index of `{support.text(access.fn, access.node)}`: {at}{found.what}, and "
+        f"{launches.thread_words(found.thread, found.case.grid, found.case.block)} is out of range",
+        ("put the access under tests of all its coordinates, each against its own size, `if (x < width && y < height)`"
+         if several else "put the access under `if (i < n)`")
+        + "; where a barrier follows, do not return early",
         Witness(
             launches.named(found.host), found.case.grid, found.case.block, found.thread,
-            {"index": found.element, "elements": found.extent},
+            {f"index{along}": found.element, f"elements{along}": found.extent},
         ),
         ((event.fn.file, start, end, f"{kernel.decl.name} is launched here"), *support.calls(access)),
     )  # fmt: skip

@@ -186,9 +186,9 @@ def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str) -> Split 
     }
     env = dict(found.env)
     for formal, actual in launch.mapping.items():
-        value = _value(actual, found.env)
-        if value is not None:
-            env[formal] = value
+        number = _value(actual, found.env)
+        if number is not None:
+            env[formal] = number
     return found._replace(visible=True, sizes={**fixed, **found.sizes}, env=env)
 
 
