@@ -159,7 +159,8 @@ def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
     def words(case: Case) -> str:
         n, top = int(t.evaluate(size, case.host)), element(case) + 1
         if several:
-            return f"the launch comes to {plural(top, 'element')} along {axis.name} where there {'is' if n == 1 else 'are'} {digits(n)}"
+            there = f"there {'is' if n == 1 else 'are'} {digits(n)}"
+            return f"the launch comes to {plural(top, 'element')} along {axis.name} where {there}"
         threads = case.grid[on_grid] * case.block[at]
         return f"the launch starts {plural(threads, 'thread')} for {plural(n, 'element')}"
 
