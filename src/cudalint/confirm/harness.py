@@ -457,7 +457,9 @@ class Harness:
     def _top(self, access: Access, case: kernels.Case) -> int | None:
         ranges = self._ranges(case)
         polys = [self._bounded(access, case)]
-        if any(x.op == "atom" and x.data.kind == "loop" for x in t.atoms_of(access.scalar or {})):
+        loops = [x for x in t.atoms_of(access.scalar or {}) if x.op == "atom" and x.data.kind == "loop"]
+        others = [x for x in t.atoms_of(access.scalar or {}) if x not in loops]
+        if loops and all(x.data.data.limit for x in loops) and not kernels.ids_of(others):
             polys.append(access.scalar or {})  # the loop's own limit may say more than its passes
         tops = [top for top in (_highest(p, ranges) for p in polys) if top is not None and top < _LARGEST]
         return min(tops, default=None)

@@ -91,7 +91,8 @@ def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation
     total = grid[0] * grid[1] * grid[2]
     blocks: Any = trial.blocks
     threads = total * max(1, block[0] * block[1] * block[2])
-    if threads > (_WHOLE if blocks == "all" else _SMALL) and blocks in ("all", "tail"):
+    large = threads > _SMALL or max(trial.sizes.values(), default=0) > _SMALL
+    if (blocks == "all" and threads > _WHOLE) or (blocks == "tail" and large):
         blocks = _tail(grid, block, trial.sizes.values())
     elif blocks == "tail":
         blocks = "all"
@@ -116,6 +117,11 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
     try:
         harness.current = host
         setup = harness.setup(host, trial.grid, trial.block)
+        if plan.reference is not None:
+            # Buffers are as large as the larger launch needs them.
+            grid, block = plan.reference(setup)
+            if all(a >= b for a, b in zip((*grid, *block), (*setup.grid, *setup.block))):
+                setup = setup._replace(args=harness.setup(host, grid, block).args)
         seen_run = _run(plan, setup, trial, bench.kernel.function)
         run = oracles.Run(setup, seen_run)
         if seen_run.end == "refused":

@@ -1,0 +1,165 @@
+"""``cudalint confirm``: every faulty fixture is confirmed as predicted, no sound one is, and the course's table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import ROOT, Cudalint
+
+from cudalint.config import Configs
+from cudalint.confirm.command import proved
+from cudalint.confirm.runner import ADVICE, Limits, trial_of
+from cudalint.engine import Options, Worker, check
+from cudalint.rules.registry import experiment
+from cudalint.select import Layer
+from cudalint.walk import walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULES = [p.name for p in sorted((ROOT / "fixtures").iterdir()) if experiment(p.name[:5]) is not None]
+FIXTURES = [p for rule in RULES for p in sorted((ROOT / "fixtures" / rule).glob("*.cu"))]
+FAULTY = [p for p in FIXTURES if p.name.startswith("faulty")]
+SOUND = [p for p in FIXTURES if p.name.startswith("sound")]
+
+#: Fixtures that the simulator does not run, with what it says: they are inconclusive, never sound.
+UNSUPPORTED = {
+    "CL301-return-before-barrier/sound-goto.cu": "goto",
+    "CL301-return-before-barrier/sound-named-barrier.cu": "inline assembly",
+    "CL301-return-before-barrier/sound-unseen-call.cu": "call",
+    "CL301-return-before-barrier/faulty-cub-block-reduce.cu": "cub",
+    "CL301-return-before-barrier/sound-cub-block-reduce.cu": "cub",
+    "CL302-divergent-barrier/faulty-cluster-sync.cu": "cluster",
+    "CL302-divergent-barrier/sound-cluster-sync.cu": "cluster",
+    "CL302-divergent-barrier/faulty-cub-block-scan.cu": "cub",
+    "CL302-divergent-barrier/sound-cub-block-scan.cu": "cub",
+    "CL302-divergent-barrier/sound-barrier-count.cu": "__barrier_sync_count",
+    "CL302-divergent-barrier/sound-cuda-barrier.cu": "init",
+    "CL302-divergent-barrier/sound-goto.cu": "goto",
+    "CL302-divergent-barrier/sound-unseen-call.cu": "call",
+}
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+@pytest.mark.parametrize("path", FAULTY, ids=_name)
+def test_faulty(path: Path) -> None:
+    code = path.parent.name[:5]
+    result, _ = proved(check([str(path)], Options(Layer("the test", (code,)), isolated=True)), Limits())
+    assert result.findings or "sibling" in path.name
+    for finding in result.findings:
+        evidence = finding.evidence
+        if _name(path) in UNSUPPORTED and evidence.verdict == "inconclusive":
+            assert UNSUPPORTED[_name(path)] in (evidence.reason or "")
+            continue
+        assert evidence.verdict == "confirmed", evidence
+        assert evidence.prediction is not None
+        assert evidence.prediction.held, evidence
+        assert evidence.symptom
+
+
+@pytest.mark.parametrize("path", SOUND, ids=_name)
+def test_sound(path: Path) -> None:
+    configs = Configs(Layer("the test"), isolated=True)
+    targets, _, _ = walk([str(path)], configs, force_exclude=False)
+    worker = Worker({}, None, frozenset(target.path for target in targets))
+    for proofs in trial_of(path.parent.name[:5], None, worker, targets, Limits()):
+        for proof in proofs:
+            if _name(path) in UNSUPPORTED and proof.evidence.verdict == "inconclusive":
+                assert UNSUPPORTED[_name(path)] in (proof.evidence.reason or "")
+            else:
+                assert proof.evidence.verdict == "not-reproduced", proof.evidence
+
+
+COURSE = """\
+__global__ void one(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+
+__global__ void stride(float *x, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] *= 2.0f;
+}
+
+void sized(float *x, int n) { one<<<(n + 255) / 256, 256>>>(x, n); }
+void device(float *x, int n) { one<<<160, 256>>>(x, n); }
+void strided(float *x, int n) { stride<<<160, 256>>>(x, n); }
+"""
+SIZES = [0, 1, 31, 32, 611, 1024, 1025, 40960, 40961, 4194304]
+
+
+def _cases(found: dict[str, Any]) -> dict[str, dict[int, str]]:
+    result: dict[str, dict[int, str]] = {}
+    for case in found["evidence"]["cases"]:
+        result.setdefault(case["launch"], {})[case["sizes"]["n"]] = case["result"]
+    return result
+
+
+def test_course_table(write: Any, cudalint: Cudalint) -> None:
+    write("course.cu", COURSE)
+    sizes = ",".join(map(str, SIZES))
+    done = cudalint("confirm", "course.cu", "--as", "CL202", "--sizes", sizes, "--output-format", "json")
+    assert done.returncode == 1, done.stderr
+    sized, device, stride = (_cases(found) for found in json.loads(done.stdout))
+    assert sized == {"as launched": {n: "ok" if n else "refused" for n in SIZES}}
+    assert device == {"as launched": {n: "ok" if n <= 40960 else "wrong@40960" for n in SIZES}}
+    assert list(stride) == ["as launched", "<<<1,1>>>", "<<<1,256>>>", "<<<160,256>>>", "<<<10000,32>>>"]
+    assert all(set(column.values()) == {"ok"} for column in stride.values()), stride
+
+
+def test_report(write: Any, cudalint: Cudalint) -> None:
+    write("course.cu", COURSE)
+    done = cudalint("confirm", "course.cu", "--select", "CL202")
+    assert done.returncode == 1, done.stderr
+    assert "confirmed: processed the first 40960 elements only" in done.stdout
+    assert "held" in done.stdout
+    assert "wrong@40960" in done.stdout
+
+
+def test_json(write: Any, cudalint: Cudalint) -> None:
+    write("course.cu", COURSE)
+    done = cudalint("confirm", "course.cu", "--select", "CL202", "--only-confirmed", "--output-format", "json")
+    (finding,) = json.loads(done.stdout)
+    evidence = finding["evidence"]
+    assert (evidence["grade"], evidence["verdict"]) == ("simulated", "confirmed")
+    assert (evidence["sizes"], evidence["grid"], evidence["block"]) == ({"n": 40961}, [160, 1, 1], [256, 1, 1])
+    assert (evidence["symptom"], evidence["first_wrong"]) == ("never-written", 40960)
+    assert evidence["wrong"] == [{"index": 40960, "block": [0, 0, 0], "thread": [0, 0, 0], "pass": 1}]
+    assert evidence["prediction"]["held"] is True
+    assert evidence["prediction"]["first"] == 40960
+    assert {"sizes", "launch", "grid", "block", "result", "note"} == set(evidence["cases"][0])
+
+
+def test_check_confirm(write: Any, cudalint: Cudalint) -> None:
+    write("course.cu", COURSE)
+    found = cudalint.json("course.cu", "--select", "CL202", "--confirm")
+    assert [f["evidence"]["verdict"] for f in found] == ["confirmed"]
+    assert [f["evidence"] for f in cudalint.json("course.cu", "--select", "CL202")] == [
+        {"grade": "static", "verdict": "not-run", "reason": None}
+    ]
+
+
+def test_advice() -> None:
+    path = ROOT / "fixtures" / "CL504-early-offset" / "faulty-early-return.cu"
+    result, _ = proved(check([str(path)], Options(Layer("the test", ("CL504",)), isolated=True)), Limits())
+    assert "CL504" in ADVICE
+    assert [(f.evidence.verdict, f.evidence.reason) for f in result.findings] == [("not-run", "advice")]
+
+
+def test_comment(write: Any, cudalint: Cudalint) -> None:
+    write("given.cu", COURSE.replace("void device", "// cudalint: confirm(n = 50000)\nvoid device"))
+    done = cudalint("confirm", "given.cu", "--select", "CL202", "--output-format", "json")
+    (finding,) = json.loads(done.stdout)
+    assert finding["evidence"]["verdict"] == "confirmed"
+
+
+def test_misuse(write: Any, cudalint: Cudalint) -> None:
+    write("course.cu", COURSE)
+    assert cudalint("confirm", "course.cu", "--kernel", "one").returncode == 2
+    assert cudalint("confirm", "course.cu", "--as", "CL999").returncode == 2
+    assert cudalint("confirm", "course.cu", "--as", "CL202", "--kernel", "none").returncode == 2
+    assert cudalint("confirm", "course.cu", "--sizes", "many").returncode == 2
