@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 CODES = ("CL108",)
 
 _AXES = "xyz"
+_BLOCK_HELP = "make the index 64 bits wide and cast the first operand of the products in its start and its step"
 _HELP = "make the index 64 bits wide and cast its products: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`"
 
 
@@ -92,7 +93,7 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
                 "CL108", loop.fn, loop.fn.file, node.start, getattr(node, "header_end", node.end),
                 f"the index `{induction.var.name}` is stepped in 32 bits (`{type_}`) before the bound is tested: "
                 f"{consequence}",
-                _HELP,
+                _HELP if any(TID[a] in ids_of([induction.init or t.ZERO]) for a in _AXES) else _BLOCK_HELP,
                 Witness(sizes, grid, block, None, values),
                 (*_calls(loop), *support.launched_at(kernel)),
             )  # fmt: skip
@@ -128,8 +129,9 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
             told = ", ".join(f"{k} = {digits(v)}" for k, v in sizes.items())
             yield Draft(
                 "CL108", place.fn, place.fn.file, place.node.start, place.node.end,
-                f"blocks of {block[0]} do not divide 2^31: at {told} the surplus thread {thread[1][0]} of block "
-                f"{digits(thread[0][0])} has index {digits(wrapped)} instead of {digits(meant)}, which passes the test",
+                "the index of the last block's surplus threads turns negative, since blocks of "
+                f"{block[0]} do not divide 2^31: at {told} thread {thread[1][0]} of block {digits(thread[0][0])} has "
+                f"index {digits(wrapped)} instead of {digits(meant)}, passes the test, and touches memory below the array",
                 "use an unsigned or a 64-bit index: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
                 Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
                 (*support.calls(place), *support.launched_at(kernel)),

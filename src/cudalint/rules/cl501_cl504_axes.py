@@ -11,9 +11,9 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness
+from cudalint.findings import Witness, plural
 from cudalint.ir.types import I64
-from cudalint.rules import support
+from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -205,13 +205,13 @@ def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
 def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft | None:
     """The draft with its witness: a thread with x = w whose offset is a legal one of row 1."""
     row = from_poly(use.plane.row, I64)
-    launches = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    visible = [x for x in kernel.launches if x.grid is not None and x.block is not None]
     case = None
-    for launch in launches:
+    for launch in visible:
         case = _at_launch(launch, use, row, bound)
         if case is not None:
             break
-    if case is None and len(launches) < max(1, len(kernel.launches)):
+    if case is None and len(visible) < max(1, len(kernel.launches)):
         case = _by_itself(kernel, use, row, bound)
     if case is None:
         return None
@@ -315,19 +315,45 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
         if axis.name in tested or not axis.thread:
             # A block's number without a thread's: one block an item, however many blocks there are.
             continue
-        row = from_poly(use.plane.row, I64) if axis is use.plane.fast else None
         for launch in kernel.launches:
             if launch.grid is None or launch.block is None or not axis.grid:
                 continue
-            size = grids.sizing(launch.grid["xyz".index(axis.grid)]).size
-            env = grids.surplus(launch, axis)
-            if env is None and row is not None:
-                # What the kernel multiplies rows by is the extent of the axis within a row.
-                size = launch.at_launch(row)
-                env = grids.exceeds(launch, axis, size)
-            if env is not None:
+            size = _extent(kernel, use, axis, launch)
+            env = grids.exceeds(launch, axis, size) if size is not None else None
+            if size is not None and env is not None:
                 return _missing_draft(use, axis, launch, size, env, either)
     return None
+
+
+def _extent(kernel: Kernel, use: _Use, axis: Axis, launch: Launch) -> Term | None:
+    """How many elements an axis has, in terms of the host: what the kernel shows, else what its grid divides."""
+    assert launch.grid is not None
+    shown = _shown(kernel, use, axis)
+    if shown is not None:
+        return launch.at_launch(shown)
+    total = grids.threads(launch, axis)
+    own = grids.sizing(launch.grid["xyz".index(axis.grid)])
+    if own.divisor is None or total is None or not t.leaves(total):
+        return None
+    others = [_shown(kernel, use, x) for x in use.plane.axes.values() if x is not axis]
+    taken = [t.poly(launch.at_launch(x)) for x in others if x is not None]
+    if t.poly(own.size) in taken:
+        # The grid's axes are swapped where it divides another axis's size here, and this one's there.
+        found = (grids.sizing(x) for x in launch.grid if x is not launch.grid["xyz".index(axis.grid)])
+        left = [x.size for x in found if x.divisor is not None and t.poly(x.size) not in taken]
+        if len(left) == 1:
+            return left[0]
+    return own.size
+
+
+def _shown(kernel: Kernel, use: _Use, axis: Axis) -> Term | None:
+    """An axis's extent as the kernel shows it: what it is tested against anywhere, or what multiplies the next axis."""
+    for item in kernel.layout.coordinates:
+        if item.ids == axis.ids and item.loop is None and item.pitch == shapes.ONE:
+            return from_poly(item.limit, I64)
+    rows = [shapes.divide(x.scale, axis.scale) for x in use.plane.axes.values() if x is not axis]
+    data = sorted((r for r in rows if r and _is_data(r)), key=lambda r: len(next(iter(r))))
+    return from_poly(data[0], I64) if data else None
 
 
 def _either(guard: Guard | None) -> bool:
@@ -352,6 +378,8 @@ def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: 
     size, threads = _number(size_term, env), parts[on_grid] * parts[3 + at]
     per_block = max(1, parts[3 + at])
     grid, block = support.halves(parts)
+    names = launches.words(env)
+    where = f"at {names} " if names else ""
     why = (
         f"the tests of {' and '.join(sorted(use.plane.axes))} are joined so that one in range is enough"
         if either
@@ -359,8 +387,8 @@ def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: 
     )
     return Draft(
         "CL502", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
-        f"`{support.text(use.access.fn, use.access.node)}` can be out of range on {axis.name}: {why}, and the launch "
-        f"starts {threads} threads along {axis.name} for {size} elements",
+        f"`{support.text(use.access.fn, use.access.node)}` can be out of range on {axis.name}: {why}, and {where}the "
+        f"launch starts {plural(threads, 'thread')} along {axis.name} for {plural(size, 'element')}",
         "return unless every axis is in range: `if (x >= w || y >= h) return;`",
         Witness(
             support.sizes_of(env), grid, block,
