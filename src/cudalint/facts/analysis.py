@@ -8,7 +8,6 @@ import re
 from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
-from cudalint.facts import terms as t
 from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import judged
@@ -36,12 +35,11 @@ _MAX_BINDINGS = 6
 def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | Launch | HostFunction]:
     """The units of one file: kernels (with all their visible launches), launches, host functions.
 
-    Terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
+    Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
-    t.reset()
+    flows.forget()
     if gc.get_count()[0] > _GARBAGE:
-        # Flows are cyclic. What outlives a collection (files, their trees and functions) lives to the end, and is not
-        # looked at again.
+        # What outlives a collection (files, their trees and functions) lives to the end, and is not looked at again.
         gc.collect()
         gc.freeze()
     yield from _Analysis(project, project.file(path), config).units()

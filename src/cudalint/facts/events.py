@@ -334,3 +334,18 @@ class Flow:
         """Expressions without a type where an integer counts: compared with one, converted to one, launched with."""
         self.complete = True
         """False when the budget ended the walk early: rules that need all of the function are silent."""
+
+    def unlink(self) -> None:
+        """Empties the flow and takes its cycles apart, so that it goes at once and not when a collection finds it."""
+        for loop in self.loops:
+            for info in loop.inductions.values():
+                info.term = info.next = info.limit = None
+            loop.inductions.clear()
+            loop.control.clear()
+            loop.cond = loop.counter.data.data = None
+        for obj in self.objects.values():
+            obj.stores.clear()
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, (list, dict, set)):
+                value.clear()

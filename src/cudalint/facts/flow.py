@@ -43,7 +43,21 @@ _BUDGET = 60_000
 
 def run(function: ir.Function) -> Flow:
     """The flow of ``function``, with its parameters (and open template values) as atoms."""
-    return Walker(function).run()
+    flow = Walker(function).run()
+    _flows.append(flow)
+    return flow
+
+
+_flows: list[Flow] = []
+"""Those that are in use, until :func:`forget`."""
+
+
+def forget() -> None:
+    """Forgets all flows and the terms that they are made of; called between files so that memory stays bounded."""
+    for flow in _flows:
+        flow.unlink()
+    _flows.clear()
+    t.reset()
 
 
 def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -> Flow:
