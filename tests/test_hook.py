@@ -90,6 +90,6 @@ def test_the_hook_for_headers(hook):
     done = hook("cudalint-headers", "include/kernel.hpp", "include/plain.hpp", "src/good.cu")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "include/kernel.hpp:4:17: error CL301 " in done.stdout
-    assert "of 2 checked." in done.stdout
+    assert "1 error in 1 file of 1 checked." in done.stdout
     # each file is the business of one of the two
     assert "(no files to check)Skipped" in hook("cudalint-headers", "src/fault.cu", "src/kernel.hip").stdout

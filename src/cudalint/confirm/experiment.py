@@ -47,14 +47,14 @@ class Trial(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``reference`` makes the launch to compare with; ``first`` names the witness's value that is the first wrong
-    index; ``refusal`` tells that a refused launch is the fault; ``host`` looks at the host's side of a case first,
+    """``reference`` makes the launch to compare with; ``first`` names the witness's values that may be the first
+    wrong index; ``refusal`` tells that a refused launch is the fault; ``host`` looks at the host's side of a case first,
     and ends it where it finds the fault there."""
 
     trials: Sequence[Trial]
     oracle: Callable[[Run], Fault | None]
     reference: Callable[[Setup], tuple[Triple, Triple]] | None = None
-    first: str | None = None
+    first: tuple[str, ...] = ()
     watch: frozenset[str] = frozenset({"writes"})
     refusal: bool = False
     host: Callable[[Values], Fault | None] | None = None

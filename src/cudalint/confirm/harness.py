@@ -41,6 +41,8 @@ _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
 _LARGEST = 1 << 40
 _COARSE = 1 << 20
+_FEW = (0, 1, 2, 3, 5, 40, 100)
+"""Integers that comparisons with small constants and with each other part."""
 
 
 class Unready(Exception):
@@ -135,7 +137,8 @@ class Harness:
         return launches.leaves_of(x for e in events for x in conjuncts(e.guard))
 
     def _find_pitches(self) -> set[Term]:
-        """The atoms that a coordinate is multiplied by in an address and that nothing is tested against."""
+        """The atoms that a coordinate is multiplied by in an address, or that memory is allocated by, and that
+        nothing is tested against."""
         found: set[Term] = set()
         for access in self.flow.accesses:
             if access.obj.kind != "global":
@@ -146,7 +149,9 @@ class Harness:
         self._own_pitches = found
         if self.launch is None:
             return found
-        return {y for x in found for y in t.leaves(self.launch.at_launch(x))}
+        found = {y for x in found for y in t.leaves(self.launch.at_launch(x))}
+        # What is allocated for another size is as large as this launch needs it.
+        return found | launches.leaves_of(p.obj.bytes for p in self.launch.objects().values() if p.obj.bytes is not None)
 
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
@@ -421,7 +426,7 @@ class Harness:
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
             few = (hashed(zlib.crc32(obj.name.encode()), np.arange(extent)) % np.uint64(7)).astype(np.int64)
-            return (few if isinstance(element, Int) else few - 2.5).astype(numpy_type(element))
+            return (np.array(_FEW)[few] if isinstance(element, Int) else few - 2.5).astype(numpy_type(element))
         return "hash"
 
     def _is_index(self, obj: Obj) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudalint.sim.run import MAX_THREADS
 from cudalint.sim.values import Unsupported
 
 if TYPE_CHECKING:
@@ -210,8 +211,9 @@ def refused(run: Run) -> Fault | None:
 
 
 def empty(run: Run) -> Fault | None:
-    """A launch that is refused because a dimension of its grid or block is 0."""
-    return refused(run) if min(*run.setup.grid, *run.setup.block) == 0 else None
+    """A launch that is refused because a dimension of its grid or block is 0, and for nothing else."""
+    legal = _product(run.setup.block) <= MAX_THREADS
+    return refused(run) if legal and min(*run.setup.grid, *run.setup.block) == 0 else None
 
 
 def last(run: Run) -> Fault | None:

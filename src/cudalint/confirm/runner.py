@@ -154,12 +154,17 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
 def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts."""
     until = time.monotonic() + timeout
-    outcomes = []
-    for trial in plan.trials:
+    said = bench.predicted()
+    # What was predicted first, while there is time.
+    order = sorted(range(len(plan.trials)), key=lambda k: (dict(plan.trials[k].sizes) not in said, k))
+    done: dict[int, Outcome] = {}
+    for k in order:
+        trial = plan.trials[k]
         if time.monotonic() > until:
-            outcomes.append(Outcome(trial, "inconclusive", None, None, f"no time left after {timeout:g} s"))
-            continue
-        outcomes.append(attempt(bench, plan, trial))
+            done[k] = Outcome(trial, "inconclusive", None, None, f"no time left after {timeout:g} s")
+        else:
+            done[k] = attempt(bench, plan, trial)
+    outcomes = [done[k] for k in sorted(done)]
     return verdict(bench, plan, outcomes), tuple(outcomes)
 
 
@@ -197,13 +202,13 @@ def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Predic
     witness = bench.witness
     if witness is None:
         return Prediction("no fault", {}, None, not any(o.fault is not None for o in outcomes))
-    first = witness.values.get(plan.first) if plan.first is not None else None
+    said = [v for name in plan.first if isinstance(v := witness.values.get(name), int)]
     (sizes,) = bench.predicted()
     here = [o for o in outcomes if o.fault is not None and (plan.anywhere or dict(o.trial.sizes) == sizes)]
     # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
-    held = any(not isinstance(first, int) or _is_value(o) or first in _places(bench, o) for o in here)
+    held = any(not said or _is_value(o) or not set(said).isdisjoint(_places(bench, o)) for o in here)
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
-    return Prediction(words, dict(witness.sizes), first if isinstance(first, int) else None, held)
+    return Prediction(words, dict(witness.sizes), said[0] if said else None, held)
 
 
 def _is_value(outcome: Outcome) -> bool:

@@ -73,6 +73,7 @@ Poly = dict[tuple[Term, ...], int]
 _table: dict[tuple[Any, ...], Term] = {}
 _nonlinear: dict[tuple[Any, ...], Term] = {}
 _MAX_MONOMIALS = 48
+_MAX_DEGREE = 12
 
 
 def reset() -> None:
@@ -567,9 +568,13 @@ def scale(a: Poly, factor: int) -> Poly:
     return {m: c * factor for m, c in a.items()} if factor else {}
 
 
+def _degree(p: Poly) -> int:
+    return max((len(m) for m in p), default=0)
+
+
 def multiply(a: Poly, b: Poly) -> Poly | None:
     """The product; None where it would have too many monomials to be of use."""
-    if len(a) * len(b) > _MAX_MONOMIALS:
+    if len(a) * len(b) > _MAX_MONOMIALS or _degree(a) + _degree(b) > _MAX_DEGREE:
         return None
     result: Poly = {}
     for left, x in a.items():
@@ -833,31 +838,38 @@ _BINDING = {
 }  # fmt: skip
 
 
+_SHOWN = 60
+"""Operators of a term that are printed; what lies deeper is an ellipsis. Shared parts would be printed again and again."""
+
+
 def show(term: Term) -> str:
     """A term in C++ notation, conversions left out."""
-    return _show(term, 0)
+    return _show(term, 0, [_SHOWN])
 
 
-def _show(term: Term, outer: int) -> str:
+def _show(term: Term, outer: int, left_over: list[int]) -> str:
     op = term.op
+    left_over[0] -= 1
+    if left_over[0] < 0 and term.args:
+        return "…"
     if op == "const":
         return str(term.data)
     if op == "atom":
         info = term.data
         return f"{_BUILTINS[info.kind]}.{info.axis}" if info.kind in _BUILTINS else info.name
     if op == "cast":
-        return _show(term.args[0], outer)
+        return _show(term.args[0], outer, left_over)
     binding = _BINDING.get(op)
     if binding is not None:
         left, right = term.args
-        text = f"{_show(left, binding)} {_SIGNS[op]} {_show(right, binding + 1)}"
+        text = f"{_show(left, binding, left_over)} {_SIGNS[op]} {_show(right, binding + 1, left_over)}"
         return f"({text})" if binding < outer else text
     if op in _PREFIXES:
-        return f"{_PREFIXES[op]}{_show(term.args[0], 11)}"
+        return f"{_PREFIXES[op]}{_show(term.args[0], 11, left_over)}"
     if op == "select":
-        cond, then, other = (_show(a, 1) for a in term.args)
+        cond, then, other = (_show(a, 1, left_over) for a in term.args)
         return f"({cond} ? {then} : {other})"
-    return f"{term.data or op}({', '.join(show(a) for a in term.args)})"
+    return f"{term.data or op}({', '.join(_show(a, 0, left_over) for a in term.args)})"
 
 
 _PREFIXES = {"neg": "-", "not": "~", "lnot": "!"}
@@ -867,7 +879,7 @@ def show_poly(p: Poly) -> str:
     """A polynomial as a sum of products."""
     parts = []
     for monomial, coefficient in p.items():
-        factors = [_show(x, 10) for x in monomial]
+        factors = [_show(x, 10, [_SHOWN]) for x in monomial]
         if abs(coefficient) != 1 or not factors:
             factors.insert(0, str(abs(coefficient)))
         parts.append(("- " if coefficient < 0 else "+ ") + " * ".join(factors))

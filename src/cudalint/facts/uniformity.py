@@ -88,7 +88,9 @@ class Uniformity:
         worst = max((self._get(a) for a in term.args), default=UNIFORM)
         if worst == UNIFORM or isinstance(term.type, Float) or op not in ("add", "sub", "mul", "neg", "cast", "shl"):
             return worst
-        return min(worst, self._poly(expand(t.poly(term))))
+        p = expand(t.poly(term))
+        # A conversion that changes the value is an atom of its own polynomial: there is nothing more to see.
+        return worst if term in {a for m in p for a in m} else min(worst, self._poly(p))
 
     def _comparison(self, term: Term) -> int:
         a, b = term.args

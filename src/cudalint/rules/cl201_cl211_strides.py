@@ -561,11 +561,11 @@ def experiment_cl201(bench: Bench) -> Plan:
 
     bench.harness.coarse = True
     whole = bench.whole()
-    judges = [oracle.written_twice, oracle.coverage, lambda run: oracle.gaps(run, whole)]
+    judges = [lambda run: oracle.gaps(run, whole), oracle.written_twice, oracle.coverage]
     if bench.independent():
         judges.append(oracle.independence)
     judge = oracle.first_of(*judges)
-    return Plan(bench.trials(), judge, bench.one_block, first="element handled twice")
+    return Plan(bench.trials(), judge, bench.one_block, first=("element handled twice", "element never handled"))
 
 
 experiment_cl211 = experiment_cl201

@@ -391,7 +391,7 @@ def experiment_cl202(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     trials = bench.trials(*bench.totals())
-    return Plan(trials, oracle.coverage, bench.covering, first="first element without a thread")
+    return Plan(trials, oracle.coverage, bench.covering, first=("first element without a thread",))
 
 
 experiment_cl203 = experiment_cl202

@@ -247,7 +247,7 @@ def experiment_cl301(bench: Bench) -> Plan:
 
     alone = bench.alone()
     alone.harness.coarse = True
-    data_decides = any(name.startswith("thread ") for name in (bench.witness.values if bench.witness else ()))
+    data_decides = bench.witness is not None and not any(x.startswith("threads ") for x in bench.witness.values)
     return Plan(alone.trials(), oracle.arrivals, watch=frozenset(), anywhere=data_decides, bench=alone)
 
 

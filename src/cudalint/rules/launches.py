@@ -268,7 +268,7 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
             continue
         by = part.args[1]
         if part.op == "shr":
-            if by.op != "const":
+            if by.op != "const" or not 0 <= by.data < 63:
                 continue
             by = t.const(1 << by.data, I64)
         added = t.poly(by)
