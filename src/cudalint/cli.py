@@ -169,9 +169,11 @@ def _check(options: argparse.Namespace) -> int:
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
         return 2 if result.problems else 0
     if options.confirm:
-        from cudalint.confirm.command import proved
-        from cudalint.confirm.runner import Limits
-
+        try:
+            from cudalint.confirm.command import proved
+            from cudalint.confirm.runner import Limits
+        except ImportError as fault:
+            raise UsageError(f"--confirm needs NumPy ({fault}): pip install numpy") from fault
         result = proved(result, Limits())[0]
     _print(options, result)
     if result.problems:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import argparse
 
     from cudalint.engine import Result
+    from cudalint.report.verdicts import Verdict
 
 _PATIENCE = 2.0
 """Seconds after which a run says what it is at."""
@@ -95,7 +96,6 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     from cudalint.config import Configs
     from cudalint.engine import Worker
     from cudalint.report import Report, verdicts
-    from cudalint.report.verdicts import Verdict
     from cudalint.select import Layer
     from cudalint.walk import walk
 
@@ -113,17 +113,20 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     if options.output_format == "json":
         _write(options, _json([p for found in kernels for p in found], relative))
     else:
-        shown = [
-            Verdict(
-                f"{relative(p.path)}:{p.line}: {code} on {p.kernel}", p.evidence,
-                [("", p.evidence.cases)],
-            )
-            for found in kernels for p in found
-        ]  # fmt: skip
+        shown = [_shown(code, found, relative) for found in kernels if found]
         _write(options, "".join(verdicts.tables(shown, colour=_colour(options))))
     if problems:
         return 2
     return int(not options.exit_zero and any(p.evidence.verdict == "confirmed" for found in kernels for p in found))
+
+
+def _shown(code: str, found: list[Proof], relative: Any) -> Verdict:
+    """One kernel's table: what confirms, or else the first verdict, with the runs of every launch as columns."""
+    from cudalint.report.verdicts import Verdict
+
+    best = min(found, key=lambda p: p.evidence.verdict != "confirmed")
+    columns = [(f"line {p.line}" if len(found) > 1 else "", p.evidence.cases) for p in found]
+    return Verdict(f"{relative(best.path)}:{best.line}: {code} on {best.kernel}", best.evidence, columns)
 
 
 def _json(proofs: list[Proof], relative: Any) -> str:

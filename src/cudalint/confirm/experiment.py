@@ -47,9 +47,9 @@ class Trial(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``reference`` makes the launch to compare with; ``first`` names the witness's values that may be the first
-    wrong index; ``refusal`` tells that a refused launch is the fault; ``host`` looks at the host's side of a case first,
-    and ends it where it finds the fault there."""
+    """``reference`` makes the launch to compare with; ``first`` names the witness's values that may be the first wrong
+    index; ``refusal`` tells that a refused launch is the fault; ``host`` looks at the host's side of a case
+    first, and ends it where it finds the fault there."""
 
     trials: Sequence[Trial]
     oracle: Callable[[Run], Fault | None]

@@ -151,7 +151,8 @@ class Harness:
             return found
         found = {y for x in found for y in t.leaves(self.launch.at_launch(x))}
         # What is allocated for another size is as large as this launch needs it.
-        return found | launches.leaves_of(p.obj.bytes for p in self.launch.objects().values() if p.obj.bytes is not None)
+        allocated = (p.obj.bytes for p in self.launch.objects().values())
+        return found | launches.leaves_of(x for x in allocated if x is not None)
 
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
