@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint import sim
 from cudalint.confirm import oracle as oracles
-from cudalint.confirm.experiment import AS_LAUNCHED, Bench, Plan, Trial
+from cudalint.confirm.experiment import AS_LAUNCHED, MOST, Bench, Plan, Trial
 from cudalint.confirm.harness import Unready
 from cudalint.facts import analyse
 from cudalint.facts import terms as t
@@ -153,7 +153,7 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
 
 def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts."""
-    until = time.monotonic() + timeout
+    until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
     said = bench.predicted()
     # What was predicted first, while there is time.
     order = sorted(range(len(plan.trials)), key=lambda k: (dict(plan.trials[k].sizes) not in said, k))
