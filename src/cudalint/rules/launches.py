@@ -59,7 +59,7 @@ def is_size(leaf: Term) -> bool:
     info = leaf.data
     if info.kind == "call" and info.name.endswith("()"):
         return False
-    return (info.kind in _SIZES or info.kind == "exit" and _accumulated(info.data)) and info.level < t.UNKNOWN
+    return (info.kind in _SIZES or (info.kind == "exit" and _accumulated(info.data))) and info.level < t.UNKNOWN
 
 
 def _accumulated(induction: Induction) -> bool:
@@ -118,7 +118,15 @@ def smallest(
     inner, kept = set(block_leaves), set(ones)
     # `block(K / 4)`: K is a size as any other, and its remainders are what matters.
     divided = {
-        x for term in launch.block or () for part in parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])
+        x
+        for term in launch.block or ()
+        for part in parts(term)
+        if part.op in ("div", "shr")
+        for x in t.leaves(part.args[0])
+    }
+    # What a grid divides by is a block's size, even if nothing else can be varied.
+    divisors = {
+        x for term in launch.grid or () for part in parts(term) if part.op == "div" for x in t.leaves(part.args[1])
     }
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
     usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
@@ -133,7 +141,7 @@ def smallest(
             choices.append([fixed])
         elif info.kind == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
-        elif leaf in inner and number and leaf not in divided:
+        elif leaf in inner and (number or leaf in divisors) and leaf not in divided:
             choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
         else:
             choices.append([v for v in ascending if info.lo <= v <= info.hi])
