@@ -735,7 +735,11 @@ def test_loops_that_do_not_end() -> None:
     )
     assert (seen.end, seen.reason) == ("no-end", "the loop at line 1 makes no progress")
     seen = launch(
-        "__global__ void k(int* x) { for (unsigned i = 0; i < 4000000000u; i++) x[0] += i; }", 1, 1, Buffer("x", I32, 4), budget=1000
+        "__global__ void k(int* x) { for (unsigned i = 0; i < 4000000000u; i++) x[0] += i; }",
+        1,
+        1,
+        Buffer("x", I32, 4),
+        budget=1000,
     )
     assert (seen.end, seen.reason) == ("no-end", "more than 1000 steps")
     seen = launch(
@@ -881,3 +885,47 @@ def test_wraps_at_two_to_the_31_and_32() -> None:
         blocks=[0],
     )
     assert (seen.end, seen.reason) == ("no-end", "the loop at line 1 makes no progress")
+
+
+@pytest.fixture(autouse=True)
+def _faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the simulator itself fails the test instead of ending the run as inconclusive."""
+    monkeypatch.setenv("CUDALINT_DEBUG", "1")
+
+
+def test_two_pointers_to_one_buffer_are_no_independent_iterations() -> None:
+    shared = Buffer("x", I32, 100, 0)
+    seen = launch(
+        "__global__ void k(const int* a, int* b, int n) { for (int i = 0; i + 1 < n; i++) b[i + 1] = a[i] + 1; }",
+        1,
+        1,
+        shared,
+        shared,
+        100,
+    )
+    assert values(seen, "x").tolist() == list(range(100))
+    seen = launch(
+        "__global__ void k(const int* a, int* b, int n) { for (int i = 0; i < n; i++) b[i + 1] = a[i] + 1; }",
+        1,
+        1,
+        shared,
+        shared,
+        99,
+    )
+    assert values(seen, "x").tolist() == list(range(100))
+
+
+def test_launches_that_make_no_sense_are_errors() -> None:
+    source = "__global__ void k(int* x, int n) { x[0] = n; }"
+    with pytest.raises(ValueError, match="takes 2 arguments"):
+        launch(source, 1, 1, Buffer("x", I32, 1))
+    with pytest.raises(ValueError, match="no such block"):
+        launch(source, 1, 1, Buffer("x", I32, 1), 1, blocks=[1])
+
+
+def test_static_methods_and_local_lambdas_in_device_functions() -> None:
+    extra = "struct S { int v; __device__ static int one() { return 1; } __device__ int get() const { return v + one(); } }; template <class F> __device__ int apply(F f, int x) { return f(x) + f(x + 1); }"
+    assert each("S s{i}; r = s.get() + S::one();", extra=extra) == [i + 2 for i in range(64)]
+    assert each("int a = 3; r = apply([=](int x) { return x * a; }, i);", extra=extra) == [
+        3 * (2 * i + 1) for i in range(64)
+    ]

@@ -85,12 +85,10 @@ class Calls(Expressions):
         return lambda f: ValuePlace(f, value(f), type_)
 
     def this_place(self, f: Frame) -> Place:
-        frame: Frame | None = f
-        while frame is not None and frame.this is None:
-            frame = frame.parent if frame.lexical else None
-        if frame is None or frame.this is None:
+        found = this_of(f)
+        if found is None:
             raise Unsupported("'this' without an object")
-        return frame.this
+        return found
 
     def invoke(
         self, node: ir.Expr, function: ir.Function, arg_nodes: list[ir.Expr], this: Callable[[Frame], Place] | None,
@@ -120,8 +118,9 @@ class Calls(Expressions):
             inner = Frame(machine, code, f.n, f, f.sel)
             if this is not None:
                 inner.this = this(f).entered(f, inner)
-            elif own_this:
-                inner.this = self.this_place(f).entered(f, inner)
+            elif own_this and (outer := this_of(f)) is not None:
+                # Without an object the method is a static one.
+                inner.this = outer.entered(f, inner)
             for param, bind in zip(params, binders):
                 inner.vars[param] = bind(f, inner)
             for param in memory_params:
@@ -283,6 +282,14 @@ class Calls(Expressions):
             return self.refuse(node, f"a conversion of '{type_}'")
         call = ir.Call(node.start, node.end, node.type, target.name, [], receiver=node.operand, target=target)
         return self.expr(call)
+
+
+def this_of(f: Frame) -> Place | None:
+    """The object whose method runs, or whose method the lambda stands in."""
+    frame: Frame | None = f
+    while frame is not None and frame.this is None:
+        frame = frame.parent if frame.lexical else None
+    return None if frame is None else frame.this
 
 
 class _Temporary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ class Machine:
         self.races = True
         self.global_races = True
         self.watch_writes = True
+        self.strict = bool(os.environ.get("CUDALINT_DEBUG"))
         self.sample_loops = False
         self.sampled = False
         self.steps = 0

@@ -77,12 +77,16 @@ def refusal(launch: Launch) -> str | None:
 
 
 def run(launch: Launch) -> Observation:
-    """Run a launch. Faults of the kernel are events of the result; none is raised."""
+    """Run a launch. Faults of the kernel are events of the result; none is raised.
+
+    ValueError where the launch itself makes no sense: another number of arguments, a block that does not exist.
+    """
     observation = Observation()
     refused = refusal(launch)
     if refused is not None:
         observation.end, observation.launch_error = "refused", refused
         return observation
+    _validate(launch)
     machine = Machine(launch.grid, launch.block, launch.shared_bytes, launch.budget)
     machine.given = dict(launch.constants)
     machine.watch_writes = "writes" in launch.watch
@@ -102,18 +106,41 @@ def run(launch: Launch) -> Observation:
         observation.reason = fault.what if fault.what == "spin" else f"unsupported {fault.what}{at}"
     except RecursionError:
         observation.end, observation.reason = "inconclusive", "unsupported nesting this deep"
+    except (TypeError, AttributeError, KeyError, IndexError, AssertionError, ValueError) as fault:
+        # A value of a kind that nobody thought of: said, not guessed.
+        if machine.strict:
+            raise
+        observation.end, observation.reason = "inconclusive", f"unsupported: {type(fault).__name__}: {fault}"
     except MemoryError:
         observation.end, observation.reason = "inconclusive", "unsupported: not enough memory"
     _collect(observation, machine, states)
     return observation
 
 
+def _validate(launch: Launch) -> None:
+    params = launch.kernel.params
+    if len(params) != len(launch.args):
+        raise ValueError(f"{launch.kernel.name} takes {len(params)} arguments, not {len(launch.args)}")
+    total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    if launch.blocks != "all" and not all(0 <= b < total for b in launch.blocks):
+        raise ValueError("no such block")
+    buffers: dict[str, Buffer] = {}
+    stack = list(launch.args)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Buffer):
+            if buffers.setdefault(item.name, item) is not item:
+                raise ValueError(f"two buffers of the name '{item.name}'")
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+
+
 def _execute(launch: Launch, machine: Machine, states: dict[str, BufferState], observation: Observation) -> None:
     code = Code(machine, launch.kernel)
     machine.codes[launch.kernel] = code
     params = launch.kernel.params
-    if len(params) != len(launch.args):
-        raise ValueError(f"{launch.kernel.name} takes {len(params)} arguments, not {len(launch.args)}")
     values = {p: _argument(machine, a, p.type, states) for p, a in zip(params, launch.args)}
     total = launch.grid[0] * launch.grid[1] * launch.grid[2]
     threads = machine.threads_per_block
@@ -130,8 +157,6 @@ def _execute(launch: Launch, machine: Machine, states: dict[str, BufferState], o
     else:
         chosen = np.array(sorted(set(launch.blocks)), np.int64)
         observation.blocks = [int(b) for b in chosen]
-        if len(chosen) and not (chosen[0] >= 0 and chosen[-1] < total):
-            raise ValueError("no such block")
         batches = (chosen[a : a + per_batch] for a in range(0, len(chosen), per_batch))
     for blocks in batches:
         specials = machine.begin(blocks)
