@@ -304,3 +304,52 @@ def test_start_up_loads_nothing_heavy(cudalint, write):
         [sys.executable, "-c", script], cwd=cudalint.folder, capture_output=True, text=True, check=True
     )
     assert done.stdout == "No findings in 1 file.\n\n"
+
+
+def test_a_baseline_does_not_depend_on_what_marks_the_root(cudalint, write, folder):
+    write("src/k.cu", GAP)
+    assert cudalint("check", "src", "--write-baseline", "old.json").returncode == 0
+    (folder / ".git").rmdir()
+    assert cudalint.json("--baseline", "old.json", "src") == []
+    write("moved/k.cu", GAP)
+    assert [f["file"] for f in cudalint.json("--baseline", "old.json", "src", "moved")] == ["moved/k.cu"]
+
+
+def test_paths_may_follow_options(cudalint, write):
+    write("a.cu")
+    write("b.cu", GAP)
+    assert "b.cu:5" in cudalint("check", "a.cu", "--output-format", "concise", "b.cu").stdout
+
+
+def test_an_empty_path_is_a_mistake(cudalint, write):
+    write("a.cu")
+    for arguments in (("",), ("--stdin-filename", "")):
+        done = cudalint("check", *arguments, stdin="")
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert "empty" in done.stderr
+
+
+def test_what_is_no_file_is_refused(cudalint, folder):
+    os.mkfifo(folder / "pipe.cu")
+    for name in ("pipe.cu", "/dev/zero"):
+        done = cudalint("check", name)
+        assert done.returncode == 2
+        assert "no ordinary file" in done.stderr
+
+
+def test_a_huge_file_is_told_and_left(cudalint, write):
+    write("huge.cu", "// " + "x" * (5 << 20))
+    write("k.cu", GAP)
+    assert cudalint.concise(".") == ["huge.cu:1: CL001", "k.cu:5: CL001"]
+
+
+def test_a_full_disk_is_one_line(cudalint, write):
+    write("k.cu", GAP)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cudalint", "check", "k.cu"], cwd=cudalint.folder, stdout=full,
+            stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1

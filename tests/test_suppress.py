@@ -91,7 +91,10 @@ def test_several_on_one_line_and_above_one_line(cudalint):
         ("// cudalint: ignore-file[parse-gap]", "'ignore-file[CL001]' suppresses nothing: no parse-gap here"),
         ("// cudalint: disable[CL001]", "'disable[CL001]' suppresses nothing: no parse-gap here"),
         ("// cudalint: disable[cl1]", "'disable[CL1]' suppresses nothing: no finding of these rules here"),
-        ("// cudalint: ignore-file[barrier]", "'ignore-file[barrier]' suppresses nothing: no finding of these rules here"),
+        (
+            "// cudalint: ignore-file[barrier]",
+            "'ignore-file[barrier]' suppresses nothing: no finding of these rules here",
+        ),
         ("// cudalint: enable[CL1]", "'enable[CL1]' has no 'disable[CL1]' before it"),
         ("// cudalint: enable[CL001]", "'enable[CL001]' has no 'disable[CL001]' before it"),
         ("// cudalint: ignore[CL021]", "unknown rule 'CL021' in 'cudalint: ignore'; the rules of CL0 are CL001, CL002"),

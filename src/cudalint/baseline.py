@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cudalint.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from cudalint.findings import Finding
 
@@ -29,19 +29,25 @@ def read(path: str) -> frozenset[str]:
         raise UsageError(f"{path}: no such baseline; --write-baseline makes one") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{path}: not a baseline that cudalint wrote") from None
 
 
-def write(path: str, findings: Iterable[Finding], relative: Callable[[str], str]) -> None:
-    """Write the findings' fingerprints. No line numbers: an edit elsewhere leaves the file as it is."""
+def write(path: str, findings: Iterable[Finding], marks: Iterable[str]) -> None:
+    """Write what the findings are known by. No line numbers: an edit elsewhere leaves the file as it is. Paths
+    begin at the baseline."""
     import json
 
     entries = [
-        {"fingerprint": f.fingerprint, "code": f.code, "file": relative(f.span.file), "function": f.function}
-        for f in findings
+        {"fingerprint": mark, "code": f.code, "file": _beside(path, f.span.file), "function": f.function}
+        for f, mark in zip(findings, marks, strict=True)
     ]
     write_text(path, json.dumps({"version": _VERSION, "findings": entries}, indent=1) + "\n")
+
+
+def _beside(path: str, file: str) -> str:
+    folder = os.path.dirname(os.path.realpath(path))
+    return os.path.relpath(os.path.realpath(file), folder).replace(os.sep, "/")
 
 
 def write_text(path: str, text: str) -> None:

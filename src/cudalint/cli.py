@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from cudalint import __version__
@@ -12,7 +13,7 @@ from cudalint.errors import UsageError
 from cudalint.report import FORMATS, Report, render
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from cudalint.engine import Result
 
@@ -107,23 +108,48 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options, with paths wherever they stand: argparse alone takes them in one run only."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    paths = getattr(options, "paths", None)
+    if rest and (paths is None or any(word.startswith("-") for word in rest)):
+        parser.parse_args(arguments)  # says which and ends
+    if paths is not None:
+        options.paths = [*paths, *rest]
+        if "" in options.paths or getattr(options, "stdin_filename", None) == "":
+            raise UsageError("a path is empty: is a variable not set?")
+    return options
+
+
+@contextmanager
+def _reader() -> Iterator[None]:
+    """Whoever reads stdout may go (`| head`): no matter, the exit code still tells. A full disk is told."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as fault:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UsageError(f"stdout cannot be written: {fault.strerror or fault}") from fault
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
+        if sys.stdout is None or sys.stderr is None:
+            return 2  # closed by who called: there is nobody to tell
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        options = _parser().parse_args(arguments)
+        options = _arguments(arguments)
         commands = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}
         code = commands[options.command](options)
-        sys.stdout.flush()
+        with _reader():
+            sys.stdout.flush()
         return code
     except UsageError as error:
         print(f"cudalint: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # the reader has gone (`| head`); nothing of ours may complain at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         return 130
     except Exception as fault:
@@ -142,6 +168,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.stdin_filename is not None:
         if options.paths not in ([], ["-"]):
             raise UsageError("--stdin-filename and PATH exclude each other")
+        if sys.stdin is None:
+            raise UsageError("stdin is closed: there is no text to check")
         stdin = (options.stdin_filename, sys.stdin.buffer.read())
     elif "-" in options.paths:
         raise UsageError("to check stdin, say what file it is: --stdin-filename NAME")
@@ -154,6 +182,7 @@ def _check(options: argparse.Namespace) -> int:
         Options(
             line, options.config, options.isolated, options.force_exclude, options.jobs,
             None if options.write_baseline else options.baseline, options.compile_commands, stdin,
+            write_baseline=options.write_baseline,
         ),
     )  # fmt: skip
     for problem in result.problems:
@@ -165,7 +194,7 @@ def _check(options: argparse.Namespace) -> int:
     if options.write_baseline:
         from cudalint import baseline
 
-        baseline.write(options.write_baseline, result.findings, _report(result).relative)
+        baseline.write(options.write_baseline, result.findings, result.marks)
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
         return 2 if result.problems else 0
     if options.confirm:
@@ -197,7 +226,8 @@ def _print(options: argparse.Namespace, result: Result) -> None:
     colour = _colour() if options.output_file is None else False
     pieces = render(options.output_format, _report(result, colour=colour))
     if options.output_file is None:
-        sys.stdout.writelines(pieces)
+        with _reader():
+            sys.stdout.writelines(pieces)
     else:
         from cudalint.baseline import write_text
 
@@ -225,7 +255,8 @@ def _colour() -> bool:
 def _rule(options: argparse.Namespace) -> int:
     from cudalint.select import one_rule
 
-    sys.stdout.write(one_rule(options.rule).text)
+    with _reader():
+        sys.stdout.write(one_rule(options.rule).text)
     return 0
 
 
@@ -243,5 +274,6 @@ def _rules(_: argparse.Namespace) -> int:
 def _debug(options: argparse.Namespace) -> int:
     from cudalint.debug import show
 
-    sys.stdout.writelines(show(options.stage, options.file))
+    with _reader():
+        sys.stdout.writelines(show(options.stage, options.file))
     return 0

@@ -150,7 +150,7 @@ def read(path: str, base: str, *, required: bool = False) -> Config | None:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UsageError(f"{_shown(path)}: line {line} is not UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise UsageError(f"{_shown(path)}: not valid TOML: {error}") from None
     if shared:
         tool = table.get("tool", {})

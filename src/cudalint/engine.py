@@ -46,6 +46,7 @@ class Options(NamedTuple):
     compile_commands: str | None = None
     stdin: tuple[str, bytes] | None = None
     """A file's name and the text to take for its content."""
+    write_baseline: str | None = None
 
 
 class Result(NamedTuple):
@@ -66,6 +67,8 @@ class Result(NamedTuple):
     worker: Worker
     targets: Sequence[Target]
     unread: int
+    marks: Sequence[str] = ()
+    """What a baseline knows each finding by, in their order; only where one is read or written."""
 
 
 class Placed(NamedTuple):
@@ -133,11 +136,25 @@ def check(paths: Sequence[str], options: Options) -> Result:
         if placed.key not in suppressed:
             place = placed.macro[1] if placed.macro else placed.finding.span
             groups.setdefault((placed.finding.code, place), []).append(placed)
-    final = [_one(group) for group in groups.values() if accepted.isdisjoint(p.finding.fingerprint for p in group)]
+    marks = _marks(options, merged.values(), source)
+    new = [group for group in groups.values() if accepted.isdisjoint(marks.get(p.key, "") for p in group)]
+    final = [_one(group) for group in new]
     return Result(
         final, problems, len(targets) - unread, excluded, lines, time.perf_counter() - began,
         len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets, unread,
+        [marks.get(group[0].key, "") for group in new],
     )  # fmt: skip
+
+
+def _marks(options: Options, everything: Iterable[Placed], source: _Sources) -> dict[tuple[str, Span], str]:
+    """What a baseline knows findings by: fingerprints whose paths begin at the baseline itself, so that neither
+    the folder cudalint is run from nor what marks the project's root matters.
+    """
+    anchor = options.baseline or options.write_baseline
+    if anchor is None:
+        return {}
+    folder = os.path.dirname(os.path.realpath(anchor))
+    return {placed.key: placed.finding.fingerprint for placed in _numbered(everything, source, {}, folder)}
 
 
 def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
@@ -390,8 +407,12 @@ _TOKENS = re.compile(rb"\w+|[^\w\s]")
 _COMMENTS = re.compile(rb"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 
 
-def _numbered(everything: Iterable[Placed], source: _Sources, roots: dict[str, str]) -> Iterator[Placed]:
-    """The findings in order, with fingerprints that survive edits elsewhere in the file."""
+def _numbered(
+    everything: Iterable[Placed], source: _Sources, roots: dict[str, str], base: str | None = None
+) -> Iterator[Placed]:
+    """The findings in order, with fingerprints that survive edits elsewhere in the file. Paths begin at the
+    project's root, or at ``base``.
+    """
     from hashlib import sha256
 
     split: dict[str, list[bytes]] = {}
@@ -405,7 +426,8 @@ def _numbered(everything: Iterable[Placed], source: _Sources, roots: dict[str, s
         text = b"\n".join(split[path][f.span.line - 1 : f.span.end_line])[:4096]
         if f.code != UNUSED:  # which is about a comment
             text = _COMMENTS.sub(b" ", text)
-        inside = os.path.relpath(path, roots.get(path, default_root)).replace(os.sep, "/")
+        start = roots.get(path, default_root) if base is None else base
+        inside = os.path.relpath(path if base is None else os.path.realpath(path), start).replace(os.sep, "/")
         name = "\0".join((f.code, inside, f.function or "")).encode("utf-8", "surrogateescape")
         key = name + b"\0" + b" ".join(_TOKENS.findall(text))
         ordinals[key] = ordinals.get(key, -1) + 1

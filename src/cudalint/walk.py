@@ -61,8 +61,9 @@ def walk(arguments: Iterable[str], configs: Configs, *, force_exclude: bool = Fa
             excluded += walker.excluded
             continue
         try:
-            with open(path, "rb"):
-                pass
+            if not os.path.exists(path) or os.path.isfile(path):  # a pipe is told when it is read
+                with open(path, "rb"):
+                    pass
         except (OSError, ValueError) as error:
             problems.append(f"{argument}: {getattr(error, 'strerror', None) or error}")
             continue

@@ -34,7 +34,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I64, U32, Array, Float, Int, Ptr, Type
 
 if TYPE_CHECKING:
-    from cudalint.facts.events import GuardWhy, Value
+    from cudalint.facts.events import Value
     from cudalint.facts.state import Env
 
 

@@ -849,7 +849,7 @@ _BINDING = {
 
 
 _SHOWN = 60
-"""Operators of a term that are printed; what lies deeper is an ellipsis. Shared parts would be printed again and again."""
+"""Operators of a term that are printed; the rest is an ellipsis. Shared parts would be printed again and again."""
 
 
 def show(term: Term) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -267,10 +268,26 @@ class SourceFile:
         return self._oracle
 
 
+MAX_SOURCE = 4 << 20
+"""Bytes of the largest file that is read. What people write is far smaller."""
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe without a writer must not hold us up
+
+
 def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
     """Read a file; one that cannot be read comes back empty, with ``error`` set."""
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_opened) as stream:
+            state = os.fstat(stream.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                why = "is no ordinary file: pipe its text in with --stdin-filename NAME"
+                return SourceFile(os.path.abspath(path), b"", env, error=why)
+            if state.st_size > MAX_SOURCE:
+                size = f"{state.st_size / (1 << 20):.1f} MiB"
+                why = f"has {size}, and no more than {MAX_SOURCE >> 20} MiB are read: is it generated?"
+                return SourceFile(os.path.abspath(path), b"", env, error=why)
             data = stream.read()
     except OSError as fault:
         return SourceFile(os.path.abspath(path), b"", env, error=f"cannot be read: {fault.strerror or fault}")

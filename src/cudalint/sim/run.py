@@ -178,9 +178,7 @@ def _argument(machine: Machine, given: Argument, type_: Type, states: dict[str, 
     """A kernel argument as a value."""
     if isinstance(given, Buffer):
         state = states.get(given.name)
-        if state is None or state.buffer is not given:
-            if state is not None:
-                raise ValueError(f"two buffers of the name '{given.name}'")
+        if state is None:
             size = given.element.size
             if size is None:
                 raise Unsupported(f"a buffer of '{given.element}'")
