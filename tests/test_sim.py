@@ -929,3 +929,16 @@ def test_static_methods_and_local_lambdas_in_device_functions() -> None:
     assert each("int a = 3; r = apply([=](int x) { return x * a; }, i);", extra=extra) == [
         3 * (2 * i + 1) for i in range(64)
     ]
+
+
+def test_cub_is_a_barrier_and_a_sum() -> None:
+    source = """#include <cub/cub.cuh>
+    __global__ void k(const int* x, int* total, int* scan, int n) { using R = cub::BlockReduce<int, 64>; using S = cub::BlockScan<int, 64>;
+    __shared__ typename R::TempStorage a; __shared__ typename S::TempStorage b; int i = blockIdx.x * 64 + threadIdx.x; if (i >= n) return;
+    int sum = R(a).Sum(x[i]); int e; S(b).ExclusiveSum(x[i], e); scan[i] = e; if (threadIdx.x == 0) total[blockIdx.x] = sum; }"""
+    seen = launch(source, 2, 64, Buffer("x", I32, 100), Buffer("total", I32, 2), Buffer("scan", I32, 100), 100)
+    x = values(seen, "x")
+    assert values(seen, "total").tolist() == [x[:64].sum(), x[64:].sum()]
+    assert values(seen, "scan").tolist() == [*(x[:64].cumsum() - x[:64]), *(x[64:].cumsum() - x[64:])]
+    assert seen.arrivals is not None
+    assert [a.counts.sum(axis=1).tolist() for a in seen.arrivals] == [[64, 36], [64, 36]]

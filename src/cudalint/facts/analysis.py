@@ -59,6 +59,10 @@ class _Analysis:
             self.run_host(decl)
         self.run_linked({f.name for f in own})
         self.judge()
+        for launch in self.launches:
+            # A kernel that could not be walked to its end says nothing of its launches.
+            if launch.kernel is not None and not launch.kernel.flow.complete:
+                launch.kernel = None
         bound = {decl for decl, _ in self.kernels}
         for decl in own:
             if decl not in bound:
@@ -66,8 +70,9 @@ class _Analysis:
         called: set[FunctionDecl] = set()
         for (decl, _), kernel in list(self.kernels.items()):
             if decl.file.path == self.file.path:
-                yield kernel
                 called.update(kernel.flow.callees)
+                if kernel.flow.complete:
+                    yield kernel
         for decl in declarations.functions:
             if decl.kind in ("device", "both") and decl.has_body and decl not in called and self.interesting(decl):
                 yield Kernel(decl, (), self.config)

@@ -8,6 +8,7 @@ functions are walked in place of their calls. What cannot be known becomes an at
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from cudalint.facts.state import Env
 
 
+_LEAVES = re.compile(rb"\b(?:exit|ret|bra|trap)\s*;")
+"""Inline assembly that ends a thread or jumps."""
 _BUDGET = 60_000
 
 
@@ -475,6 +478,14 @@ class Walker(Expressions):
     def do_opaque(self, node: ir.OpaqueStmt) -> None:
         self.flow.opaques.append(self.event(Event, node))
         self.clobber(node.writes)
+        text = self.fn.file.text[node.start : node.end]
+        if not self.device:
+            # `goto cleanup`: what follows is for those who did not jump.
+            if text.lstrip().startswith(b"goto"):
+                self.alive, self.last_exit = False, "return"
+        elif node.jumps or _LEAVES.search(text):
+            # Who still runs here, and under which conditions, is not known any more.
+            self.flow.complete = False
 
 
 _STATEMENTS: dict[type, Any] = {

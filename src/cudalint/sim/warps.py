@@ -359,6 +359,9 @@ def method(code: Calls, node: ir.Call, name: str) -> Eval | None:
     receiver = node.receiver
     assert receiver is not None
     type_name = str(receiver.type)
+    cub = re.match(r"cub::(Block|Warp)(Reduce|Scan)\b", type_name)
+    if cub is not None:
+        return _cub(code, node, name, cub[1] == "Block", cub[2])
     if "group" not in type_name and "thread_block" not in type_name and "cooperative" not in type_name:
         return None
     group = code.expr(receiver)
@@ -377,6 +380,48 @@ def method(code: Calls, node: ir.Call, name: str) -> Eval | None:
         if result is not None:
             return convert(result, type_) if isinstance(type_, Int) and not isinstance(result, dict) else result
         return _collective(f, g, name, [a(f) for a in args], site)
+
+    return run
+
+
+def _cub(code: Calls, node: ir.Call, name: str, block: bool, kind: str) -> Eval | None:
+    """``cub::BlockReduce(temp).Sum(x)``, ``BlockScan(temp).InclusiveSum(x, y)`` and the same of a warp.
+
+    A reduction's result is defined in the first thread alone; the others get their own value.
+    """
+    site, machine = code.site(node), code.machine
+    if kind == "Reduce" and name == "Sum" and len(node.args) == 1:
+        value = code.expr(node.args[0])
+        out = None
+    elif kind == "Scan" and name in ("InclusiveSum", "ExclusiveSum") and len(node.args) == 2:
+        value, out = code.expr(node.args[0]), code.place(node.args[1])
+    else:
+        return None
+
+    def run(f: Frame) -> Any:
+        x = value(f)
+        if not isinstance(x, (np.ndarray, np.generic)):
+            raise Unsupported(f"'{name}' of such a value")
+        x = spread(x, f.n)
+        lanes = f.lanes()
+        if block:
+            machine.barrier(f, site)
+        else:
+            machine.warp_barrier(f)
+        group = lanes // machine.threads_per_block if block else warps_of(f).warp
+        first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+        if out is None:
+            result = x.copy()
+            result[first] = grouped(f, x, np.add, group)[first]
+            return result
+        result = np.empty_like(x)
+        for start, end in zip(first, np.append(first[1:], f.n)):
+            result[start:end] = np.add.accumulate(x[start:end], dtype=x.dtype)
+            if name == "ExclusiveSum":
+                result[start + 1 : end] = result[start : end - 1].copy()
+                result[start] = 0
+        out(f).store(f, result, site)
+        return None
 
     return run
 
