@@ -425,7 +425,7 @@ def _unused(kernel: Kernel) -> Draft | None:
     if any(a.scalar is None for a in touched):
         return None
     walked = [a for a in touched if a.scalar is not None and _moves(a.scalar)]
-    if not walked:
+    if not walked or _draws_work(touched):
         return None
     accumulates = [a for a in touched if a.mode in ("rw", "atomic")]
     asked = kernels.ids_of(x for a in touched for x in t.atoms_of(a.scalar or {}))
@@ -476,6 +476,15 @@ def _used(kernel: Kernel) -> set[tuple[str, str]] | None:
             return None  # an object that may
         stack.extend(children(item))
     return result
+
+
+def _draws_work(touched: list[Access]) -> bool:
+    """Whether blocks may draw their work from an atomic counter: one is there, and an address follows data that
+    threads hand round (what one thread drew reaches the others through shared memory or a shuffle)."""
+    counter = any(a.mode == "atomic" and not kernels.ids_of(t.atoms_of(a.scalar or {})) for a in touched)
+    return counter and any(
+        leaf.data.kind in ("load", "call") for a in touched for x in t.atoms_of(a.scalar or {}) for leaf in t.leaves(x)
+    )
 
 
 def _several(launch: Launch, axis: str) -> kernels.Case | None:
