@@ -279,6 +279,9 @@ def _shares(
         step = number(walk.step)
         if step <= 0:
             return None
+        extents = [*_extents(BID, grid, blocks), *_extents(TID, block, threads)]
+        if _each_once(moving, step, extents, number):
+            return None
         for b, i in islice(everyone, _MOST_THREADS):
             values.update(support.coordinates(b, i))
             at = number(moving)
@@ -308,6 +311,29 @@ def _shares(
         return _Shares(grid, block, best[0], best[1], missing, {})
     # Where threads skip elements on purpose (two a pass), none is handled twice; a whole block does not.
     return _Shares(grid, block, None, None, missing, {}) if missing is not None and not threads else None
+
+
+def _extents(ids: dict[str, Term], extents: Triple, axes: list[str]) -> Iterator[tuple[Term, int]]:
+    return ((ids[a], n) for a, n in zip(_AXES, extents, strict=True) if a in axes and n > 1)
+
+
+def _each_once(
+    moving: Poly, step: int, extents: list[tuple[Term, int]], number: Callable[[Poly], int]
+) -> bool:  # fmt: skip
+    """Whether the starts are 0 … step - 1, each once: the usual loop, seen without going through its threads."""
+    strides: dict[Term, int] = {}
+    for monomial, value in moving.items():
+        ids = [x for x in monomial if x.op == "atom" and x.data.kind in ("bid", "tid")]
+        rest = tuple(x for x in monomial if x not in ids)
+        if len(ids) != 1 or kernels.ids_of(rest):
+            return False
+        strides[ids[0]] = strides.get(ids[0], 0) + number({rest: value})
+    whole = 1
+    for stride, extent in sorted((strides.get(x, 0), n) for x, n in extents):
+        if stride != whole:
+            return False
+        whole *= extent
+    return whole == step
 
 
 def _last(extents: Triple, axes: list[str]) -> Triple:
