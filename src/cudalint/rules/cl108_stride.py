@@ -131,7 +131,8 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
                 "CL108", place.fn, place.fn.file, place.node.start, place.node.end,
                 "the index of the last block's surplus threads turns negative, since blocks of "
                 f"{block[0]} do not divide 2^31: at {told} thread {thread[1][0]} of block {digits(thread[0][0])} has "
-                f"index {digits(wrapped)} instead of {digits(meant)}, passes the test, and touches memory below the array",
+                f"index {digits(wrapped)} instead of {digits(meant)}, passes the test and touches memory below the "
+                "array",
                 "use an unsigned or a 64-bit index: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
                 Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
                 (*support.calls(place), *support.launched_at(kernel)),
