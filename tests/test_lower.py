@@ -727,3 +727,15 @@ def test_broken_text_never_fails(step: int) -> None:
         for text in (RICH[:at], RICH[:at] + RICH[at + step :], RICH[at:]):
             for decl in SourceFile("/project/broken.cu", text.encode()).declarations.functions:
                 show(decl.lower())
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        ("(j < w && j >= (0)) ? 1 : 0", "(((j < w) && (j >= 0)) ? 1 : 0)"),
+        ("(i > 0 && j < w && i >= w) ? 1 : 0", "((((i > 0) && (j < w)) && (i >= w)) ? 1 : 0)"),
+    ],
+)
+def test_a_comparison_read_as_an_assignment_to_a_template(source: str, wanted: str) -> None:
+    function = lower(f"__global__ void k(int i, int j, int w) {{ int a = {source}; }}", "k")
+    assert f"a: int = {wanted}" in show(function)

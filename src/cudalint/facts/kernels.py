@@ -47,8 +47,8 @@ class Coordinate:
         self.term, self.index, self.limit, self.ids, self.loop, self.counters = term, index, limit, ids, loop, counters
         self.axes = "".join(a for a in AXES if TID[a] in ids or BID[a] in ids)
         self.accesses: list[Access] = []
-        self.inclusive = term.op == "le"
-        """Written ``index <= n``: ``limit`` is n + 1, though n may be what was meant (CL214)."""
+        self.inclusive = len(limit) > 1 and limit.get((), 0) == 1
+        """Written ``index <= n`` or ``index < n + 1``: n may be what was meant, and the guard off by one."""
 
     @property
     def leaves(self) -> set[Term]:

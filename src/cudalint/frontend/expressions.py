@@ -46,6 +46,8 @@ class Expressions(Operators):
         children = n.children
         if len(children) != 3:
             return self.opaque(n, "an unusual assignment")
+        if self.is_at_least(n):
+            return self.rebuilt(n)
         target_node, op_node, value_node = children
         op = op_node.type
         op = WORDS.get(op, op)[:-1]

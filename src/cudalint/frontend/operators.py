@@ -138,7 +138,10 @@ class Operators(Names):
 
     def is_comparison(self, node: Node) -> bool:
         """``a < b || c > (d)`` with a variable ``a``, read as a call of a template."""
-        function = node.children[0]
+        return self.is_compared(node.children[0])
+
+    def is_compared(self, function: Node) -> bool:
+        """``a < b && c >`` with a variable ``a``, read as a template's name."""
         if function.type != "template_function":
             return False
         name = function.children[0]
@@ -155,6 +158,19 @@ class Operators(Names):
         return (
             found.type is not FUNCTION and inner.type == "binary_expression" and inner.children[1].type in ("||", "&&")
         )
+
+    def is_at_least(self, node: Node) -> bool:
+        """``a < b && c >= d`` with a variable ``a``, read as an assignment to a template: ``a<b && c> = d``."""
+        if (
+            node.child_count != 3
+            or node.children[1].type != "="
+            or node.children[0].end_byte != node.children[1].start_byte
+        ):
+            return False
+        last = node.children[0]
+        while last.type == "binary_expression" and last.child_count == 3:
+            last = last.children[2]
+        return self.is_compared(last)
 
     def rebuilt(self, n: Node) -> Expr:
         """A binary expression whose operands were misread, put together again by precedence."""
@@ -231,6 +247,23 @@ class Operators(Names):
             items.append(self.arguments_as_value(arguments))
             spans.append((arguments.start_byte, arguments.end_byte))
             return True
+        if kind == "assignment_expression" and self.is_at_least(n):
+            function, op, value = n.children
+            while function.type == "binary_expression":
+                if not self.flatten(function.children[0], items, spans, depth + 1):
+                    return False
+                items.append(WORDS.get(function.children[1].type, function.children[1].type))
+                spans.append((function.children[1].start_byte, function.children[1].end_byte))
+                function = function.children[2]
+            list_ = function.children[-1]
+            self.flatten(function.children[0], items, spans, depth + 1)
+            items.append("<")
+            spans.append((list_.children[0].start_byte, list_.children[0].end_byte))
+            if not self.flatten(list_.named_children[0], items, spans, depth + 1):
+                return False
+            items.append(">=")
+            spans.append((list_.children[-1].start_byte, op.end_byte))
+            return self.flatten(value, items, spans, depth + 1)
         if kind == "cast_expression" and self.is_operation(n):
             _, name, _, value = n.children
             items.append(self.expr(name.children[0]))
