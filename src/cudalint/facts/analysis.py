@@ -26,7 +26,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH = re.compile(rb"<<[ \t]*<|\b(?:cuda|hip)Launch")
 _GARBAGE = 500_000
 """New objects between files that are worth a collection, where nothing else collects (the engine turns that off)."""
-_MAX_HOSTS = 100
+_MAX_HOSTS = 60
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
