@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
-_BUDGET = 300
+_BUDGET = 160
 LARGEST = 1 << 30
 """Sizes beyond this are not tried: where the arithmetic of the sizes wraps the width rules speak."""
 
