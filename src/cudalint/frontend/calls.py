@@ -437,7 +437,7 @@ class Calls(Expressions):
             builtin = name in RETURNS and (name in _FOR_EVERY_NUMBER or name.startswith(("__", "atomic")))
             if not builtin or self.exact(target, args):
                 return Call(a, b, self.returns(target, args, targs), name, args, targs=targs, target=target)
-        type_ = self.library(name, args, targs)
+        type_ = self.declared_elsewhere(name, args, targs)
         if type_ is None:
             type_ = Unknown(
                 f"'{name}' is not declared in the project" if not candidates else f"no overload of '{name}' fits"
@@ -456,7 +456,7 @@ class Calls(Expressions):
         last = name.rpartition("::")[2]
         return last in RETURNS or last in _GROUPS
 
-    def library(self, name: str, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
+    def declared_elsewhere(self, name: str, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
         """The type of a call of a function that CUDA or the standard library declares."""
         full = self.scope.expand(name)
         last = full.rpartition("::")[2]
