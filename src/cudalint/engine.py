@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from cudalint.rules.draft import Draft
 
 GAP, UNUSED = "CL001", "CL002"
+_GARBAGE = 500_000
+"""New objects that are worth a collection."""
+_MOST_HELD = 6 << 20
+"""Bytes of source that are held at once: a byte takes about 100 in trees, declarations and lowered functions."""
 _MANY = 40
 """Files from which several processes pay, unless told how many."""
 _SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
@@ -173,7 +177,7 @@ class Worker:
         self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset()
     ) -> None:
         self._overlay, self._compile_commands, self._targets = overlay, compile_commands, targets
-        # Nearly all that is made lives until its file is done: the analysis collects between files.
+        # Nearly all that is made lives until its file is done: garbage is collected between files.
         gc.disable()
         # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
@@ -182,6 +186,7 @@ class Worker:
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
+        self._tidy()
         found = Checked([], {}, [], 0)
         try:
             file = self.project(target.settings).file(target.path)
@@ -206,6 +211,18 @@ class Worker:
         for path in {path for p in kept for path in _places(p)} | {target.path}:
             found.directives[path] = directives(self.project(target.settings).file(path).raw)
         return found._replace(findings=kept)
+
+    def _tidy(self) -> None:
+        full = sum(project.held for project in self._projects.values()) > _MOST_HELD
+        if full:
+            for project in self._projects.values():
+                project.trim()
+            gc.unfreeze()
+        if full or gc.get_count()[0] > _GARBAGE:
+            # What outlives a collection (files, their trees and functions) stays until it is trimmed: it is frozen, so
+            # that no later collection looks at it.
+            gc.collect()
+            gc.freeze()
 
     def _from_includers(self, target: Target, file: SourceFile, found: Checked) -> None:
         """What stands in this file and is seen from a kernel of a file that includes it and is not checked itself:

@@ -104,6 +104,8 @@ class Project(preprocess.Environment):
             self._flags = {path: flags.inside(self.root) for path, flags in compdb.read(compile_commands).items()}
         self._any_include_paths = tuple(dict.fromkeys(p for f in self._flags.values() for p in f.include_paths))
         self._files: dict[str, SourceFile] = {}
+        self.held = 0
+        """Bytes of the files that are held."""
         self._folders: dict[str, str | None] = {self.root: self.root}
         self._resolved: dict[tuple[str, str], str | None] = {}
         self._predefined: dict[tuple[object, ...], Table] = {}
@@ -128,8 +130,14 @@ class Project(preprocess.Environment):
                 data = self.overlay.get(absolute)
                 found = load(absolute, self) if data is None else SourceFile(absolute, data, self)
                 self._files[absolute] = found
+                self.held += len(found.raw)
             self._files[path] = found
         return found
+
+    def trim(self) -> None:
+        """Lets go of all files; they are read again when asked for."""
+        self._files.clear()
+        self.held = 0
 
     def unit(self, path: str) -> list[SourceFile]:
         """A file and the project files that it includes, however indirectly, each once and in the order met."""

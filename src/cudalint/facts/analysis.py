@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 from typing import TYPE_CHECKING
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH = re.compile(rb"<<[ \t]*<|\b(?:cuda|hip)Launch")
-_GARBAGE = 500_000
-"""New objects between files that are worth a collection, where nothing else collects (the engine turns that off)."""
 _MAX_HOSTS = 60
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
@@ -38,10 +35,6 @@ def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | La
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     flows.forget()
-    if gc.get_count()[0] > _GARBAGE:
-        # What outlives a collection (files, their trees and functions) lives to the end, and is not looked at again.
-        gc.collect()
-        gc.freeze()
     yield from _Analysis(project, project.file(path), config).units()
 
 
