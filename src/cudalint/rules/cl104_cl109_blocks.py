@@ -101,7 +101,7 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
     fixed = {**dict.fromkeys(divisors, config.block_size), **width.defaults(launch, leaves, config)}
     free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     for main, others in width.tries(free):
-        env = {**dict.fromkeys(leaves, others), **fixed}
+        env = {**dict.fromkeys(sorted(leaves, key=lambda x: x.key), others), **fixed}
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             here = {**env, main: n}
@@ -326,7 +326,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             divisors.update({math.ceil(part.data), round(1 / part.data)})
     mains: list[Term | None] = [*free] or [None]
     for main, others in width.tries(mains):
-        env = {**dict.fromkeys(leaves, others), **fixed}
+        env = {**dict.fromkeys(sorted(leaves, key=lambda x: x.key), others), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
         for n in tries:
             if main is not None:
