@@ -282,6 +282,8 @@ def test_ctrl_c(cudalint, write, jobs):
     process = subprocess.Popen(
         [sys.executable, "-m", "cudalint", "check", "--jobs", jobs],
         cwd=cudalint.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # a shell that runs us in the background makes its children deaf to Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     time.sleep(0.7)
     os.killpg(process.pid, signal.SIGINT)
