@@ -140,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is None or sys.stderr is None:
             return 2  # closed by who called: there is nobody to tell
         for stream in (sys.stdout, sys.stderr):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files
         options = _arguments(arguments)
         commands = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}
         code = commands[options.command](options)

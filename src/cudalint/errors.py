@@ -11,6 +11,6 @@ def closest(word: str, known: object) -> str:
     """``"; did you mean 'x'?"`` for the known word nearest to ``word``, or nothing."""
     from difflib import get_close_matches
 
-    words = [str(w) for w in known]  # type: ignore[attr-defined]
+    words = [str(w) for w in known]  # type: ignore[attr-defined]  # iterable, by its callers
     match = get_close_matches(word, words, n=1, cutoff=0.7)
     return f"; did you mean '{match[0]}'?" if match else ""

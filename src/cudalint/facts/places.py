@@ -35,30 +35,29 @@ class Places(State):
 
     def place(self, node: ir.Expr) -> Any:
         """Where an lvalue is: ("var", var, path), ("mem", pointer, node), or None where it is not known."""
-        kind = type(node)
-        if kind is ir.Ref:
-            alias = self.aliases.get(node.var)  # type: ignore[attr-defined]  # it is a Ref
-            if alias is None and self.in_memory(node.var):  # type: ignore[attr-defined]
-                return ("mem", self.array(node.var), node)  # type: ignore[attr-defined]
-            return alias if alias is not None else ("var", node.var, ())  # type: ignore[attr-defined]
-        if kind is ir.Member:
-            base = self.place(node.base)  # type: ignore[attr-defined]
+        if isinstance(node, ir.Ref):
+            alias = self.aliases.get(node.var)
+            if alias is None and self.in_memory(node.var):
+                return ("mem", self.array(node.var), node)
+            return alias if alias is not None else ("var", node.var, ())
+        if isinstance(node, ir.Member):
+            base = self.place(node.base)
             if base is None:
                 return None
             if base[0] == "var":
-                return ("var", base[1], (*base[2], node.field))  # type: ignore[attr-defined]
-            return ("field", base, node.field, node)  # type: ignore[attr-defined]
-        if kind is ir.Index:
-            pointer = self.index(node)  # type: ignore[arg-type]
+                return ("var", base[1], (*base[2], node.field))
+            return ("field", base, node.field, node)
+        if isinstance(node, ir.Index):
+            pointer = self.index(node)
             if pointer is None:
                 return None
             return self.memory(pointer, node)
-        if kind is ir.Cast:
-            operand = self.place(node.operand)  # type: ignore[attr-defined]
+        if isinstance(node, ir.Cast):
+            operand = self.place(node.operand)
             return operand if operand is not None and operand[0] == "var" else None
-        if kind is ir.Assign or kind is ir.IncDec:
+        if isinstance(node, (ir.Assign, ir.IncDec)):
             self.value(node)
-            return self.place(node.target)  # type: ignore[attr-defined]
+            return self.place(node.target)
         return None
 
     def in_memory(self, var: ir.Var) -> bool:
