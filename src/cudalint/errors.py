@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class UsageError(Exception):
     """The command line, the configuration or a file named by it is wrong; the text says which and how."""
 
 
-def closest(word: str, known: object) -> str:
+def closest(word: str, known: Iterable[object]) -> str:
     """``"; did you mean 'x'?"`` for the known word nearest to ``word``, or nothing."""
     from difflib import get_close_matches
 
-    words = [str(w) for w in known]  # type: ignore[attr-defined]  # iterable, by its callers
+    words = [str(w) for w in known]
     match = get_close_matches(word, words, n=1, cutoff=0.7)
     return f"; did you mean '{match[0]}'?" if match else ""
