@@ -218,6 +218,28 @@ def test_a_baseline_of_another_version(cudalint, write):
     assert "version 9" in cudalint("check", "--baseline", "base.json").stderr
 
 
+SPLIT = """\
+__global__ void scale(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+void run(float *x, int n) {
+    scale<<<n / 256,
+            256>>>(
+        x,
+        n);
+}
+"""
+
+
+@pytest.mark.parametrize("line", [6, 7, 8, 9])
+def test_any_line_of_a_launch_may_carry_its_suppression(cudalint, write, line):
+    lines = SPLIT.splitlines(keepends=True)
+    lines[line - 1] = lines[line - 1].replace("\n", "  // cudalint: ignore[CL203]\n")
+    write("k.cu", "".join(lines))
+    assert cudalint.concise("--select", "CL203,CL002") == []
+
+
 # Macros: the fault of a body is one finding, and may be suppressed at a use or at the body
 
 MACRO = """\
@@ -262,6 +284,31 @@ def test_a_baseline_knows_a_macro_by_any_use(cudalint, write):
     assert cudalint.concise("--baseline", "base.json") == []
     write("k.cu", macro().replace("SUM(one)", "SUM(zero)\nSUM(one)"))
     assert cudalint.concise("--baseline", "base.json") == []
+
+
+SCALES = """\
+#pragma once
+#define EACH(i, n) for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x)
+"""
+SCALE = """\
+#include "each.cuh"
+__global__ void {0}(float *x, int n) {{
+    EACH(i, n) x[i] *= 2.0f;{1}
+}}
+void run_{0}(float *x, int n) {{ {0}<<<64, 256>>>(x, n); }}
+"""
+
+
+def test_a_macro_of_a_header_is_one_finding_whichever_of_its_users_is_checked(cudalint, write):
+    write("each.cuh", SCALES)
+    for name in "abc":
+        write(f"{name}.cu", SCALE.format(name, ""))
+    (whole,) = cudalint.json("--select", "CL201")
+    for path in ("a.cu", "b.cu", "c.cu"):
+        (found,) = cudalint.json("--select", "CL201", path)
+        assert (found["file"], found["line"], found["fingerprint"]) == ("a.cu", 3, whole["fingerprint"])
+    write("a.cu", SCALE.format("a", "  // cudalint: ignore[CL201]"))
+    assert cudalint.concise("--select", "CL201") == cudalint.concise("--select", "CL201", "c.cu") == ["b.cu:3: CL201"]
 
 
 # Headers: what stands in one is found, and its suppression used, from whichever side the check begins

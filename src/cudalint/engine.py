@@ -182,7 +182,8 @@ class Worker:
         # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}
-        self._includers: dict[tuple[str, Settings], list[Placed]] = {}
+        self._others: dict[tuple[str, Settings], list[Placed]] = {}
+        """What files that are not checked themselves give: those that include a checked one, or use its macros."""
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
@@ -207,6 +208,7 @@ class Worker:
             self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(map(Placed, gaps)))
         self._run(target, found)
         self._guard(target, "in the files that include it", found, lambda: self._from_includers(target, file, found))
+        self._guard(target, "in the files that use its macros", found, lambda: self._first_uses(target, found))
         kept = [placed for placed in found.findings if self._wanted(target, placed.finding)]
         for path in {path for p in kept for path in _places(p)} | {target.path}:
             found.directives[path] = directives(self.project(target.settings).file(path).raw)
@@ -227,24 +229,46 @@ class Worker:
     def _from_includers(self, target: Target, file: SourceFile, found: Checked) -> None:
         """What stands in this file and is seen from a kernel of a file that includes it and is not checked itself:
         so one header gives the same findings as the whole project."""
-        if not any(function.has_body for function in file.declarations.functions):
-            return
-        project = self.project(target.settings)
-        seen = {target.path}
-        stack = [target.path]
-        while stack:
-            for path in project.includers(stack.pop()):
-                if path in seen:
-                    continue
-                seen.add(path)
-                stack.append(path)
+        if any(function.has_body for function in file.declarations.functions):
+            for path in self.project(target.settings).including(target.path):
                 if path not in self._targets:
-                    key = (path, target.settings)
-                    if key not in self._includers:
-                        other = Checked([], {}, [], 0)
-                        self._run(target._replace(path=path), other)
-                        self._includers[key] = other.findings
-                    found.findings.extend(p for p in self._includers[key] if p.finding.span.file == target.path)
+                    others = self._other(target, path)
+                    found.findings.extend(placed for placed in others if placed.finding.span.file == target.path)
+
+    def _first_uses(self, target: Target, found: Checked) -> None:
+        """The first use of each macro whose body made a finding here, where it stands in a file that is not checked
+        itself: so the finding stands at the same place whichever of the macro's users is checked."""
+        project = self.project(target.settings)
+        for placed in found.findings[:]:
+            if placed.macro is None:
+                continue
+            name, body = placed.macro
+            for path in sorted({body.file, *project.including(body.file)}):
+                if path >= placed.finding.span.file:
+                    break
+                if path in self._targets or name.encode() not in project.content(path):
+                    continue
+                same = [p for p in self._other(target, path) if p.macro == placed.macro and self._counts(target, p)]
+                same = [p for p in same if p.finding.code == placed.finding.code]
+                if same:
+                    found.findings.append(same[0])
+                    break
+
+    def _other(self, target: Target, path: str) -> list[Placed]:
+        """The findings of a file that is not checked itself, by the settings of one that is."""
+        key = (path, target.settings)
+        if key not in self._others:
+            other = Checked([], {}, [], 0)
+            self._run(target._replace(path=path), other)
+            self._others[key] = other.findings
+        return self._others[key]
+
+    def _counts(self, target: Target, placed: Placed) -> bool:
+        """Is the finding reported at all: is its file not excluded, its code not ignored, and no suppression there?"""
+        if not self._wanted(target, placed.finding):
+            return False
+        project = self.project(target.settings)
+        return not _speaking(placed, {path: directives(project.file(path).raw) for path in _places(placed)}, set())
 
     def project(self, settings: Settings) -> Project:
         """The project that files with these settings belong to."""

@@ -121,7 +121,7 @@ class Launches(Calls):
         target = self.kernel(name, args, targs, class_)
         return Launch(
             n.start_byte, n.end_byte, VOID, name, "<<<>>>", parts[0], parts[1], parts[2], parts[3], args,
-            callee=callee, targs=targs, target=target, config_start=config.start_byte, config_end=config.end_byte,
+            callee=callee, targs=targs, target=target,
         )  # fmt: skip
 
     def initialiser_dim(self, node: Node) -> Expr:

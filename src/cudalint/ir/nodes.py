@@ -272,16 +272,13 @@ class Launch(Expr):
     kernel's declaration where the unit (or, after linking, a sibling file) has one. ``grid``,
     ``block``, ``shared`` and ``stream`` are as written (int or dim3 expressions), None when absent
     or not visible. ``args`` are the kernel's arguments in order, None where they cannot be seen
-    (an argument array that is not a local initialiser). ``config_start`` and ``config_end`` span
-    ``<<<...>>>`` (or the whole call in the other forms).
+    (an argument array that is not a local initialiser).
     """
 
     __slots__ = (
         "args",
         "block",
         "callee",
-        "config_end",
-        "config_start",
         "form",
         "grid",
         "kernel",
@@ -295,13 +292,10 @@ class Launch(Expr):
         self, start: int, end: int, type_: Type, kernel: str, form: LaunchForm, grid: Expr | None,
         block: Expr | None, shared: Expr | None, stream: Expr | None, args: list[Expr] | None, *,
         callee: Expr | None = None, targs: list[Type | Expr] | None = None, target: FunctionDecl | None = None,
-        config_start: int = -1, config_end: int = -1,
     ) -> None:  # fmt: skip
         self.start, self.end, self.type, self.kernel, self.form = start, end, type_, kernel, form
         self.grid, self.block, self.shared, self.stream, self.args = grid, block, shared, stream, args
         self.callee, self.targs, self.target = callee, targs or [], target
-        self.config_start = start if config_start < 0 else config_start
-        self.config_end = end if config_end < 0 else config_end
 
 
 class Opaque(Expr):

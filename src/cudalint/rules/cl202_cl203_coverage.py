@@ -357,7 +357,7 @@ def _draft(launch: Launch, found: Short) -> Draft:
     count, reach = found.size - found.reach, digits(found.reach)
     elements = f"element {reach} has" if count == 1 else f"elements {reach} to {digits(found.size - 1)} have"
     empty = case.empty is not None
-    start, end = launches.place(event.node)
+    start, end = event.node.start, event.node.end
     if found.floored:
         message = (
             f"the launch of {kernel.decl.name} rounds the number of blocks down{on}: {at}"

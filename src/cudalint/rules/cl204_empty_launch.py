@@ -91,7 +91,7 @@ def _is_given(leaf: Term) -> bool:
 
 def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
     event = launch.event
-    start, end = launches.place(event.node)
+    start, end = event.node.start, event.node.end
     name = event.node.kernel or "the kernel"
     on = "" if axis == "x" else f" on {axis}"
     moving = {x: v for x, v in env.items() if w.assumed(x) is None}

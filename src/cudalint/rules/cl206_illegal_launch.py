@@ -34,7 +34,7 @@ def check(launch: Launch) -> Iterator[Draft]:
         if found is not None and found.floored:
             return
     event = launch.event
-    start, end = launches.place(event.node)
+    start, end = event.node.start, event.node.end
     what, values, advice = fault
     yield Draft(
         "CL206", event.fn, event.fn.file, start, end,

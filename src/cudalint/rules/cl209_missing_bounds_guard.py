@@ -231,7 +231,7 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
     event = launch.event
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
-    start, end = launches.place(event.node)
+    start, end = event.node.start, event.node.end
     several = len(shapes.axes(expand(access.scalar or {}))) > 1
     along = f" along {found.along}" if found.along else ""
     return Draft(

@@ -411,12 +411,7 @@ def _position(index: Triple, extents: Triple) -> str:
 def launched(launch: Launch) -> Place:
     """The launch as a related place."""
     event = launch.event
-    return event.fn.file, *place(event.node), f"{event.node.kernel or 'the kernel'} is launched here"
-
-
-def place(node: ir.Launch) -> tuple[int, int]:
-    """Where a finding about a launch stands: from the kernel's name to the end of ``<<<…>>>``."""
-    return node.start, max(node.config_end, node.start)
+    return event.fn.file, event.node.start, event.node.end, f"{event.node.kernel or 'the kernel'} is launched here"
 
 
 def kernel_place(kernel: Kernel) -> Place:
