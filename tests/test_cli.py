@@ -251,6 +251,15 @@ def test_output_file(cudalint, write):
     assert [p.name for p in cudalint.folder.glob("report*")] == ["report.json"]
 
 
+@pytest.mark.parametrize("option", ["--output-file", "--write-baseline"])
+def test_a_source_is_not_overwritten(cudalint, write, option):
+    source = write("k.cu", GAP)
+    done = cudalint("check", option, "k.cu", "k.cu")
+    assert done.returncode == 2
+    assert "is a source file and is not overwritten" in done.stderr
+    assert source.read_text() == GAP
+
+
 def test_statistics(cudalint, write):
     write("a.cu", GAP)
     write("b.cu", GAP + "// cudalint: ignore[CL001]\n")

@@ -243,7 +243,7 @@ class Code(Calls):
         body = self.stmt(node.body)
         step = self.effect(node.step) if node.step is not None else None
         loop = self.loop(node, cond, body, step, False)
-        fanned = fan_out(self, node.cond, node.step, [node.body], body)
+        fanned = fan_out(self, node.cond, node.step, [node.body], body, loop)
 
         def run(f: Frame) -> None:
             for each in init:
@@ -265,7 +265,7 @@ class Code(Calls):
         # `while (i < n) { …; i += step; }`
         if any(isinstance(n, ir.Continue) for s in inner for n in below(s)):
             return loop
-        fanned = fan_out(self, node.cond, inner[-1].expr, inner[:-1], None)
+        fanned = fan_out(self, node.cond, inner[-1].expr, inner[:-1], None, loop)
         if fanned is None:
             return loop
 
@@ -298,11 +298,12 @@ class Code(Calls):
 
     def loop(
         self, node: ir.Stmt, cond: Callable[[Frame], Any] | None, body: Exec, step: Exec | None, post: bool
-    ) -> Exec:
+    ) -> Callable[..., None]:
+        """Makes the passes of a loop, at most ``most``."""
         machine = self.machine
         controls: list[Control] = []
 
-        def run(f: Frame) -> None:
+        def run(f: Frame, most: float = float("inf")) -> None:
             before = f.sel
             state = LoopState()
             f.loops.append(state)
@@ -310,7 +311,7 @@ class Code(Calls):
             test = not post
             watched: Any = None
             outer = machine.tracking
-            while f.n:
+            while f.n and passes < most:
                 if test and cond is not None:
                     c = cond(f)
                     if type(c) is not np.ndarray:

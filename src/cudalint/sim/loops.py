@@ -3,12 +3,13 @@
 ``for (i = …; i < n; i += step)`` whose body writes no variable from outside of it (an ``acc += …`` aside) and
 reads nothing from memory that another iteration writes. Then one thread's four million iterations are a few
 dozen vector operations. The order of effects is that of the ordinary loop: all lanes' first iterations, then
-all second ones. Where the counter would pass its type's maximum the ordinary loop takes over, which sees it.
+all second ones. The pass in which the counter wraps is made by the ordinary loop, which sees it; whether the
+loop then ever ends, and where, is a matter of arithmetic.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from cudalint.ir.show import expression
 from cudalint.ir.types import Array, Float, Int, Ptr
 from cudalint.sim import values as v
 from cudalint.sim.frame import Frame, LoopState
-from cudalint.sim.values import Unsupported, gather, lives_in_memory, spread
+from cudalint.sim.values import Stop, Unsupported, gather, lives_in_memory, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Loops of fewer passes, or with more lanes, run as they are.
 _PASSES, _LANES = 12, 1 << 13
+#: Where a 32-bit counter comes around.
+_AROUND = 1 << 32
 #: Iterations in flight.
 _WIDTH = 1 << 16
 _PURE_PREFIXES = (
@@ -64,11 +67,11 @@ class Plan:
 
 def fan_out(
     code: Code, cond: ir.Expr | None, step: ir.Expr | None, body: list[ir.Stmt],
-    compiled: Callable[[Frame], None] | None,
+    compiled: Callable[[Frame], None] | None, ordinary: Callable[[Frame, int], None],
 ) -> Callable[[Frame], None] | None:  # fmt: skip
     """Runs what it can of a loop, in front of it; None where the loop carries more than its counter.
 
-    ``compiled`` executes ``body``; None: it is to be compiled here.
+    ``compiled`` executes ``body``; None: it is to be compiled here. ``ordinary`` makes so many passes of the loop.
     """
     try:
         plan = _plan(cond, step)
@@ -79,73 +82,136 @@ def fan_out(
     parts = [code.summing(s, plan.sums) for s in body] if plan.sums or compiled is None else [compiled]
     bound = code.converted(plan.bound, plan.optype)
     step_value = code.converted(plan.step, plan.counter.type) if plan.step is not None else None
-    return _Fan(code, plan, parts, bound, step_value).run
+    return _Fan(code, plan, parts, bound, step_value, ordinary).run
+
+
+class _Turns(NamedTuple):
+    """What is ahead of each lane: the counter, its step, the passes before its test fails or it wraps, which lanes
+    wrap, and below which number their test holds (counted upward from the end of the counter's range)."""
+
+    first: Any
+    step: Any
+    passes: Any
+    wraps: Any
+    ordered: Any
+    below: Any
 
 
 class _Fan:
-    def __init__(self, code: Code, plan: Plan, parts: list[Any], bound: Any, step: Any) -> None:
+    def __init__(
+        self, code: Code, plan: Plan, parts: list[Any], bound: Any, step: Any, ordinary: Callable[[Frame, int], None]
+    ) -> None:
         self.code, self.plan, self.parts, self.bound, self.step = code, plan, parts, bound, step
+        self.ordinary = ordinary
         self.invariant = sorted(plan.used - plan.declared - {plan.counter}, key=lambda var: var.start)
 
     def run(self, f: Frame) -> None:
-        if not 0 < f.n <= _LANES or (f.undefined and self.plan.counter in f.undefined):
-            return
-        start = f.read(self.plan.counter)
-        first = spread(start, f.n).astype(np.int64)
-        passes, step = self.passes(f, start, first)
-        if passes is None or int(passes.max()) < _PASSES or not self.apart(f):
-            return
-        counter = self.plan.counter
-        dtype = v.dtype_of(counter.type)
-        longest = int(passes.max())
-        machine = f.machine
-        if machine.sample_loops and longest > 4 and not self.plan.sums:
+        before, around = f.sel, 0
+        while 0 < f.n <= _LANES and self.ahead(f, around):
+            around += 1
+        if around:
+            f.select(f.without_dead(before))
+
+    def ahead(self, f: Frame, around: int) -> bool:
+        """Run the passes up to the wrap, where there is one, and that one too; whether some lane then goes on.
+
+        ``around``: how often the counter has wrapped. The lanes that did not wrap are left out from then on.
+        """
+        plan, machine = self.plan, f.machine
+        if f.undefined and plan.counter in f.undefined:
+            return False
+        start = f.read(plan.counter)
+        turns = self.turns(f, start)
+        if turns is None:
+            return False
+        longest, wrapping = int(turns.passes.max()), bool(turns.wraps.any())
+        if (longest < _PASSES and not wrapping) or not self.apart(f):
+            return False
+        sample = machine.sample_loops and longest > 4 and not plan.sums
+        if sample:
             machine.sampled = True
             for chosen in ([0, 1], [-2, -1]):
-                self.chunk(f, first, step, np.array(chosen, np.int64), passes)
+                self.chunk(f, turns.first, turns.step, np.array(chosen, np.int64), turns.passes)
         else:
             width = max(1, _WIDTH // f.n)
             for at in range(0, longest, width):
-                self.chunk(f, first, step, np.arange(at, min(longest, at + width), dtype=np.int64), passes)
-        final = (first + passes * step).astype(dtype)
-        f.write(counter, final if type(start) is np.ndarray or (final != final[0]).any() else final[0])
+                passes = np.arange(at, min(longest, at + width), dtype=np.int64)
+                self.chunk(f, turns.first, turns.step, passes, turns.passes)
+        if around == 1:
+            self.endless(turns)
+        jump = wrapping and around > 0 and sample
+        final = turns.first + (self.late(turns) if jump else turns.passes) * turns.step
+        final = final.astype(v.dtype_of(plan.type))
+        f.write(plan.counter, final if type(start) is np.ndarray or (final != final[0]).any() else final[0])
+        if not wrapping or jump:
+            return False
+        f.select(f.subset(np.flatnonzero(turns.wraps)))
+        self.ordinary(f, 1)
+        return True
 
-    def passes(self, f: Frame, start: Any, first: Any) -> tuple[Any, Any]:
-        """How often each lane passes before its test fails or its counter would wrap; (None, _) where unknown."""
+    def turns(self, f: Frame, start: Any) -> _Turns | None:
+        """What is ahead of the active lanes; None where that is not known."""
         plan = self.plan
+        first = spread(start, f.n).astype(np.int64)
         limit = self.bound(f)
         step: Any = self.step(f) if self.step is not None else np.int64(1)
         if any(x.dtype == np.uint64 and v.high(x) > 1 << 62 for x in (start, limit, step)):
-            return None, None
+            return None
         step = step.astype(np.int64) * plan.sign
         limit = limit.astype(np.int64)
-        if plan.optype is not plan.counter.type and v.low(first) < 0 and not plan.optype.signed:
-            return None, None
+        if plan.optype is not plan.type and v.low(first) < 0 and not plan.optype.signed:
+            return None
         upward = v.low(step) > 0
         if not upward and v.high(step) >= 0:
-            return None, None
+            return None
         if abs(v.low(first)) > 1 << 61 or abs(v.low(limit)) > 1 << 61 or abs(v.high(limit)) > 1 << 61:
-            return None, None
-        lo, hi = v.limits(v.dtype_of(plan.counter.type))
+            return None
+        lo, hi = v.limits(v.dtype_of(plan.type))
         lo, hi = max(lo, -(1 << 62)), min(hi, 1 << 62)
         # A bound beyond the counter's type is never met: then the counter decides.
         if upward and plan.op in ("<", "<="):
-            distance = limit - first + (1 if plan.op == "<=" else 0)
-            count = -(-distance // step)
+            limit = limit + (plan.op == "<=")
+            count = -(-(limit - first) // step)
             room = (hi - first) // step
+            ordered, below = first - lo, limit - lo
         elif not upward and plan.op in (">", ">="):
-            distance = first - limit + (1 if plan.op == ">=" else 0)
-            count = -(-distance // -step)
+            limit = limit - (plan.op == ">=")
+            count = -(-(first - limit) // -step)
             room = (first - lo) // -step
+            ordered, below = hi - first, hi - limit
         elif plan.op == "!=":
             distance = limit - first
             if np.any(distance % step):
-                return None, None
+                return None
             count = distance // step
             room = np.full(f.n, 1 << 62)
+            ordered = below = first
         else:
-            return None, None
-        return np.maximum(np.minimum(count, room), 0) + np.zeros(f.n, np.int64), step
+            return None
+        # Where the test is made in unsigned numbers, what has wrapped below zero compares otherwise.
+        exact = plan.type.bits == 32 and (plan.optype.signed or not plan.type.signed)
+        wraps = (count > room) & exact
+        return _Turns(first, step, np.maximum(np.minimum(count, room), 0), wraps, ordered, below)
+
+    def endless(self, turns: _Turns) -> None:
+        """Stop where a lane's counter never comes to a number that fails the test, however often it wraps."""
+        size = np.abs(turns.step)
+        # All numbers of its residue class come up; the largest one tells.
+        apart = size & -size
+        if (turns.wraps & (turns.ordered % apart + _AROUND - apart < turns.below)).any():
+            line = self.code.site(self.plan.bound).line
+            raise Stop("no-end", f"the counter of the loop at line {line} wraps and starts over")
+
+    def late(self, turns: _Turns) -> Any:
+        """Passes ahead of each lane, those that wrap left with their last two."""
+        result = turns.passes.copy()
+        size, limits = spread(np.abs(turns.step), len(result)), spread(turns.below, len(result))
+        for lane in np.flatnonzero(turns.wraps):
+            here, step, limit = int(turns.ordered[lane]), int(size[lane]), int(limits[lane])
+            end = first_within(step, _AROUND, limit - here, _AROUND - 1 - here)
+            assert end is not None
+            result[lane] = max(0, end - 2)
+        return result
 
     def apart(self, f: Frame) -> bool:
         """Whether no iteration reads what another one writes: pointers to one object go by one index."""
@@ -210,7 +276,7 @@ class _Fan:
         for var in self.invariant:
             if var in f.vars and not var.ref and var not in f.undefined and var not in f.objects:
                 inner.vars[var] = gather(f.read_full(var), mapping)
-        inner.vars[plan.counter] = (first[lanes] + turn * step[lanes]).astype(v.dtype_of(plan.counter.type))
+        inner.vars[plan.counter] = (first[lanes] + turn * step[lanes]).astype(v.dtype_of(plan.type))
         for var in plan.sums:
             dtype = v.dtype_of(var.type)
             # -0.0 is what adds nothing, to the last bit.
@@ -233,6 +299,22 @@ class _Fan:
         table[0] = before
         table[rows + 1, lanes] = terms
         f.write(var, np.add.accumulate(table, axis=0, dtype=terms.dtype)[-1].copy())
+
+
+def first_within(step: int, modulus: int, low: int, high: int) -> int | None:
+    """The first k >= 0 for which ``low <= step * k % modulus <= high``; None where there is none."""
+    if low <= 0:
+        return 0
+    step %= modulus
+    if not step:
+        return None
+    if 2 * step > modulus:
+        return first_within(modulus - step, modulus, modulus - high, modulus - low)
+    k = -(-low // step)
+    if k * step <= high:
+        return k
+    turns = first_within(modulus % step, step, -high % step, -low % step)
+    return None if turns is None else -(-(low + modulus * turns) // step)
 
 
 def _plan(cond: ir.Expr | None, step: ir.Expr | None) -> Plan:
