@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from cudalint.facts import flow as flows
 from cudalint.facts.expressions import bind_template
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from cudalint.project import Project
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_LAUNCH = re.compile(rb"<<[ \t]*<|\b(?:cuda|hip)Launch")
+_LAUNCH = re.compile(rb"<<[ \t]*<|cudaLaunch|hipLaunch")
 _MAX_HOSTS = 60
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
@@ -36,6 +38,20 @@ def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | La
     """
     flows.forget()
     yield from _Analysis(project, project.file(path), config).units()
+
+
+_launching: WeakKeyDictionary[Project, dict[str, frozenset[str]]] = WeakKeyDictionary()
+
+
+def launching_words(project: Project, path: str) -> frozenset[str]:
+    """The words of a file that launches; none where it does not. Every file of a folder asks for those beside it."""
+    known = _launching.setdefault(project, {})
+    found = known.get(path)
+    if found is None:
+        text = project.content(path)
+        words = map(sys.intern, _WORD.findall(text.decode("latin-1"))) if _LAUNCH.search(text) else ()
+        found = known[path] = frozenset(words)
+    return found
 
 
 class _Analysis:
@@ -83,10 +99,8 @@ class _Analysis:
         # Beside the file a name must have one meaning; where the file is included it is this very kernel.
         alone = {name for name in names if self.project.defining(folder, name) in ([], [self.file.path])}
         for path in self.project.linked(self.file.path) if names else ():
-            wanted = names if path in including else alone
-            text = self.project.content(path)
-            wanted = {name for name in wanted if name.encode() in text}
-            if not wanted or not _LAUNCH.search(text):
+            wanted = (names if path in including else alone) & launching_words(self.project, path)
+            if not wanted:
                 continue
             other = self.project.file(path)
             if other.error is not None:

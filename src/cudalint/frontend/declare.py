@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import FunctionKind, Var
     from cudalint.ir.types import Type
 
-_LAUNCH = re.compile(r"<<<|\bcudaLaunch(?:Kernel|Cooperative)|\bhipLaunchKernelGGL")
+# Plain texts are searched for far faster than a pattern of alternatives.
+_LAUNCHES = ("<<<", "cudaLaunchKernel", "cudaLaunchCooperative", "hipLaunchKernelGGL")
 
 CLASSES = frozenset({"struct_specifier", "class_specifier", "union_specifier"})
 TYPES = CLASSES | {
@@ -176,7 +177,7 @@ def declare(file: SourceFile) -> Declarations:
     result = Declarations(file)
     _Walker(result).walk(file.tree.root_node, _Place())
     result.gaps = gaps_in(file.tree.root_node, result.source)
-    launches = [match.start() for match in _LAUNCH.finditer(result.source)]
+    launches = sorted(match.start() for sign in _LAUNCHES for match in re.finditer(sign, result.source))
     result.has_launches = bool(launches)
     if launches:
         for function in result.functions:

@@ -17,32 +17,35 @@ _parser: Parser | None = None
 _last: tuple[bytes, bytes] = (b"", b"")
 
 # Comments would turn up as children anywhere; strings are matched so that what looks like a comment in them stays.
+# Every alternative begins with a character of its own: so the search goes from one of those to the next.
 _COMMENT = re.compile(
-    rb"""//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"""
-    rb"""|\bu?8?[LU]?R"([^()\\\s]{0,16})\(.*?\)\1\"""",
+    rb"""//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?<![0-9a-fA-F]')(?:\\.|[^'\\\n])*'"""
+    rb"""|R"([^()\\\s]{0,16})\(.*?\)\1\"""",
     re.DOTALL,
 )
-_NOT_NEWLINE = re.compile(rb"[^\r\n]")
+_BLANKS = bytes(c if c in b"\r\n" else 32 for c in range(256))
 # `struct __align__(16) S` and `extern __shared__ __align__(16) float s[]` are errors to the grammar, alignas is not.
 _ALIGN = re.compile(rb"\b__(?:builtin_)?align__(?=\s*\()")
 # Attributes of kernels that the grammar does not know: of them only __launch_bounds__ matters to an analysis.
 _ATTRIBUTES = (b"__cluster_dims__", b"__maxnreg__", b"__block_size__", b"_Pragma")
 _ATTRIBUTE = re.compile(rb"\b(?:" + b"|".join(_ATTRIBUTES) + rb")\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 # `[=] __device__ (int i) { }`: the grammar has no place for execution spaces there.
-_LAMBDA_SPACE = re.compile(rb"(?<=\])(?:\s*__(?:device|host)__)+(?=\s*[({])")
+_LAMBDA_SPACE = re.compile(rb"\](?:\s*__(?:device|host)__)+(?=\s*[({])")
 # `k<<<g, {32, 2}>>>()`: braces are an error in a launch's configuration, parentheses are not.
 _BRACED_LAUNCH = re.compile(rb"<<<[^;<>]*?\{[^;<>]*?>>>")
 # Calling conventions that expand to nothing on the platforms we model.
 _ROUND = bytes.maketrans(b"{}", b"()")
-_CONVENTION = re.compile(rb"\b(?:CUDART_CB|CUDARTAPI|CUDAAPI|__stdcall|__cdecl)\b")
+_CONVENTIONS = (b"CUDART_CB", b"CUDARTAPI", b"CUDAAPI", b"__stdcall", b"__cdecl")
+_CONVENTION = re.compile(rb"\b(?:" + b"|".join(_CONVENTIONS) + rb")\b")
 
 
 def _blank(match: re.Match[bytes]) -> bytes:
-    return _NOT_NEWLINE.sub(b" ", match[0])
+    return match[0].translate(_BLANKS)
 
 
 def _blank_comment(match: re.Match[bytes]) -> bytes:
-    return _NOT_NEWLINE.sub(b" ", match[0]) if match[0][:1] == b"/" else match[0]
+    found = match[0]
+    return found.translate(_BLANKS) if found[:1] == b"/" else found
 
 
 def masked(text: bytes) -> bytes:
@@ -64,8 +67,8 @@ def _masked(text: bytes) -> bytes:
     if any(name in text for name in _ATTRIBUTES):
         text = _ATTRIBUTE.sub(_blank, text)
     if b"__device__" in text or b"__host__" in text:
-        text = _LAMBDA_SPACE.sub(_blank, text)
-    if b"CUDA" in text or b"__stdcall" in text or b"__cdecl" in text:
+        text = _LAMBDA_SPACE.sub(lambda match: b"]" + match[0][1:].translate(_BLANKS), text)
+    if any(name in text for name in _CONVENTIONS):
         text = _CONVENTION.sub(_blank, text)
     return text
 
