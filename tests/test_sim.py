@@ -887,6 +887,44 @@ def test_wraps_at_two_to_the_31_and_32() -> None:
     assert (seen.end, seen.reason) == ("no-end", "the loop at line 1 makes no progress")
 
 
+def _passes(kind: str, start: int, bound: int, step: int, op: str) -> tuple[int, int] | None:
+    """How often `while (i op bound) i += step` passes and where it leaves i, pass by pass; None where it starts over."""
+    lo = -(1 << 31) if kind == "int" else 0
+    i, count, seen = start, 0, set()
+    while i < bound if op == "<" else i > bound:
+        if i in seen:
+            return None
+        seen.add(i)
+        i, count = (i + step - lo) % (1 << 32) + lo, count + 1
+    return count, i
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(["int", "unsigned"]), st.sampled_from(["<", ">"]), st.integers(0, 40), st.integers(1, 9),
+    st.integers(20, 27), st.booleans(), st.data(),
+)  # fmt: skip
+def test_counters_that_wrap(kind: str, op: str, off: int, odd: int, power: int, ends: bool, data: Any) -> None:
+    """What a sampled run says of the end of a loop is what its passes say."""
+    lo, hi = (-(1 << 31), (1 << 31) - 1) if kind == "int" else (0, (1 << 32) - 1)
+    step = odd << power
+    start = data.draw(st.integers(lo, hi))
+    bound = hi - off * data.draw(st.sampled_from([1, step // 8])) if op == "<" else lo + off
+    wanted = _passes(kind, start, bound, step if op == "<" else -step, op)
+    seen = launch(
+        f"__global__ void f({kind}* o, {kind}* x, {kind} i, {kind} n, {kind} s) {{"
+        f" while (i {op} n) {{ x[0] = 1; i {'+' if op == '<' else '-'}= s; }} o[0] = i; }}",
+        1, 1, Buffer("o", I32 if kind == "int" else U32, 1, 0), Buffer("x", I32 if kind == "int" else U32, 1, 0),
+        start, bound, step, loops="ends" if ends else "all", budget=10_000_000,
+    )  # fmt: skip
+    assert seen.steps < 3000 or not ends
+    if wanted is None:
+        assert seen.end == "no-end", seen
+        assert seen.steps < 3000
+    else:
+        assert int(values(seen, "o")[0]) == wanted[1]
+
+
 @pytest.fixture(autouse=True)
 def _faults_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault of the simulator itself fails the test instead of ending the run as inconclusive."""

@@ -54,7 +54,9 @@ class Plan:
     """What the analysis found: the loop's parts, what its body reads, and what it accumulates."""
 
     def __init__(self, counter: ir.Var, op: str, bound: ir.Expr, optype: Int, step: ir.Expr | None, sign: int) -> None:
-        self.counter, self.op, self.bound, self.optype = counter, op, bound, optype
+        assert isinstance(counter.type, Int)
+        self.counter, self.type = counter, counter.type
+        self.op, self.bound, self.optype = op, bound, optype
         self.step, self.sign = step, sign
         self.declared: set[ir.Var] = set()
         self.used: set[ir.Var] = set()
