@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, NoReturn
 
 from cudalint import __version__
@@ -13,9 +13,10 @@ from cudalint.errors import UsageError
 from cudalint.report import FORMATS, Report, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from cudalint.engine import Result
+    from cudalint.engine import Options, Result
+    from cudalint.fix import Repaired
 
 STAGES = ("source", "ir", "facts", "uniformity")
 
@@ -46,6 +47,16 @@ def _parser() -> _Parser:
     rules.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
     rules.add_argument("--baseline", metavar="FILE", help="report only what is not in this baseline")
     rules.add_argument("--write-baseline", metavar="FILE", help="accept today's findings: write them to FILE")
+    repairs = check.add_argument_group("repairs")
+    repairs.add_argument(
+        "--fix", action="store_true", help="repair what can be repaired without changing what is right"
+    )
+    repairs.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: the repairs to look over too"
+    )
+    repairs.add_argument(
+        "--diff", action="store_true", help="print the repairs as a diff and change nothing; exit 1 if any"
+    )
     output = check.add_argument_group("output")
     output.add_argument("--output-format", choices=FORMATS, default="full", help="default: full")
     output.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
@@ -175,16 +186,18 @@ def _check(options: argparse.Namespace) -> int:
         raise UsageError("to check stdin, say what file it is: --stdin-filename NAME")
     if options.config and options.isolated:
         raise UsageError("--config and --isolated exclude each other")
+    if options.unsafe_fixes and not (options.fix or options.diff):
+        raise UsageError("--unsafe-fixes goes with --fix or --diff")
+    if options.write_baseline and (options.fix or options.diff):
+        raise UsageError("--write-baseline and --fix or --diff exclude each other: repair first")
     select = None if options.select is None else tuple(options.select)
     line = Layer("the command line", select, tuple(options.extend_select), tuple(options.ignore))
-    result = check(
-        options.paths or ["."],
-        Options(
-            line, options.config, options.isolated, options.force_exclude, options.jobs,
-            None if options.write_baseline else options.baseline, options.compile_commands, stdin,
-            write_baseline=options.write_baseline,
-        ),
+    run = Options(
+        line, options.config, options.isolated, options.force_exclude, options.jobs,
+        None if options.write_baseline else options.baseline, options.compile_commands, stdin,
+        write_baseline=options.write_baseline,
     )  # fmt: skip
+    result = check(options.paths or ["."], run)
     for problem in result.problems:
         print(f"cudalint: {problem}", file=sys.stderr)
     if not result.files and not result.unread and not result.problems:
@@ -197,6 +210,23 @@ def _check(options: argparse.Namespace) -> int:
         baseline.write(options.write_baseline, result.findings, result.marks)
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
         return 2 if result.problems else 0
+    if options.diff:
+        return _diff(options, result, _repaired(options, run, result))
+    report_to = sys.stdout
+    if options.fix:
+        repaired = _repaired(options, run, result)
+        result = repaired.result
+        if stdin is not None:  # stdout is for the text
+            report_to = sys.stderr
+            with _reader():
+                sys.stdout.buffer.write(next(iter(repaired.texts.values()), stdin[1]))
+        else:
+            from cudalint import fix
+
+            for problem in fix.write(repaired.texts):
+                print(f"cudalint: {problem}", file=sys.stderr)
+                result.problems.append(problem)
+        _tell(repaired, "repaired")
     if options.confirm:
         try:
             from cudalint.confirm.command import proved
@@ -204,10 +234,44 @@ def _check(options: argparse.Namespace) -> int:
         except ImportError as fault:
             raise UsageError(f"--confirm needs NumPy ({fault}): pip install numpy") from fault
         result = proved(result, Limits())[0]
-    _print(options, result)
+    with redirect_stdout(report_to):
+        _print(options, result)
     if result.problems:
         return 2
     return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _repaired(options: argparse.Namespace, run: Options, result: Result) -> Repaired:
+    from cudalint import fix
+    from cudalint.engine import check
+
+    def again(texts: Mapping[str, bytes], paths: Iterable[str] | None) -> Result:
+        only = None if paths is None else frozenset(paths)
+        return check(options.paths or ["."], run._replace(texts=texts, only=only))
+
+    overlay = {os.path.abspath(run.stdin[0]): run.stdin[1]} if run.stdin else {}
+    return fix.repair(result, again, overlay, unsafe=options.unsafe_fixes)
+
+
+def _tell(repaired: Repaired, what: str) -> None:
+    from cudalint.findings import plural
+    from cudalint.fix import fixable
+
+    more = fixable(repaired.result.findings, unsafe=True)
+    left = f"; --unsafe-fixes: {more} more" if more else ""
+    files = plural(len(repaired.texts), "file")
+    print(f"cudalint: {plural(repaired.fixed, 'finding')} {what} in {files}{left}", file=sys.stderr)
+
+
+def _diff(options: argparse.Namespace, result: Result, repaired: Repaired) -> int:
+    """Prints what --fix would change."""
+    from cudalint import fix
+
+    _write(options, list(fix.diff(repaired, _report(result).relative)))
+    _tell(repaired, "would be repaired")
+    if result.problems:
+        return 2
+    return int(not options.exit_zero and bool(repaired.texts))
 
 
 def _confirm(options: argparse.Namespace) -> int:
@@ -224,14 +288,7 @@ def _report(result: Result, *, colour: bool = False) -> Report:
 
 def _print(options: argparse.Namespace, result: Result) -> None:
     colour = _colour() if options.output_file is None else False
-    pieces = render(options.output_format, _report(result, colour=colour))
-    if options.output_file is None:
-        with _reader():
-            sys.stdout.writelines(pieces)
-    else:
-        from cudalint.baseline import write_text
-
-        write_text(options.output_file, "".join(pieces))
+    _write(options, render(options.output_format, _report(result, colour=colour)))
     if options.statistics:
         from cudalint.report import statistics
 
@@ -242,6 +299,16 @@ def _print(options: argparse.Namespace, result: Result) -> None:
                 held_back=result.held_back,
             )
         )  # fmt: skip
+
+
+def _write(options: argparse.Namespace, pieces: Iterable[str]) -> None:
+    if options.output_file is None:
+        with _reader():
+            sys.stdout.writelines(pieces)
+    else:
+        from cudalint.baseline import write_text
+
+        write_text(options.output_file, "".join(pieces))
 
 
 def _colour() -> bool:

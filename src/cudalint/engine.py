@@ -18,12 +18,12 @@ from cudalint.suppress import Directive, directives
 from cudalint.walk import Target, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
     from cudalint.project import Project
-    from cudalint.rules.draft import Draft
+    from cudalint.rules.draft import Draft, FixDraft
 
 GAP, UNUSED = "CL001", "CL002"
 _GARBAGE = 500_000
@@ -51,6 +51,10 @@ class Options(NamedTuple):
     stdin: tuple[str, bytes] | None = None
     """A file's name and the text to take for its content."""
     write_baseline: str | None = None
+    texts: Mapping[str, bytes] = {}
+    """Contents that stand for what is on disk, by absolute path."""
+    only: frozenset[str] | None = None
+    """Of the files, check those with these paths."""
 
 
 class Result(NamedTuple):
@@ -105,11 +109,15 @@ def check(paths: Sequence[str], options: Options) -> Result:
         from cudalint import baseline
 
         accepted = baseline.read(options.baseline)
-    overlay = {os.path.abspath(name): text for name, text in [options.stdin] if name} if options.stdin else {}
-    if overlay:
-        targets, problems, excluded = _overlaid(overlay, configs, options.force_exclude)
+    overlay = dict(options.texts)
+    if options.stdin is not None:
+        path = os.path.abspath(options.stdin[0])
+        overlay.setdefault(path, options.stdin[1])
+        targets, problems, excluded = _overlaid(path, configs, options.force_exclude)
     else:
         targets, problems, excluded = walk(paths, configs, force_exclude=options.force_exclude)
+    if options.only is not None:
+        targets = [target for target in targets if target.path in options.only]
     if options.compile_commands is not None:
         from cudalint import compdb
 
@@ -161,8 +169,7 @@ def _marks(options: Options, everything: Iterable[Placed], source: _Sources) -> 
     return {placed.key: placed.finding.fingerprint for placed in _numbered(everything, source, {}, folder)}
 
 
-def _overlaid(overlay: dict[str, bytes], configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
-    (path,) = overlay
+def _overlaid(path: str, configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
     folder = os.path.dirname(path)
     settings = configs.of(folder, folder)
     if force_exclude and matches(settings.config.base, settings.config.exclude, path):
@@ -339,11 +346,6 @@ def place(draft: Draft, settings: Settings) -> Placed:
     """The draft where the user sees it, under its page's name."""
     page = pages()[draft.code]
     function = draft.function
-    fix = draft.fix and Fix(
-        "safe" if draft.fix.safe else "unsafe",
-        draft.fix.title,
-        tuple(Edit(edit.file.span(edit.start, edit.end), edit.text) for edit in draft.fix.edits),
-    )
     finding = Finding(
         code=draft.code,
         name=page.name,
@@ -355,7 +357,7 @@ def place(draft: Draft, settings: Settings) -> Placed:
         function=None if function is None else function.decl.qualname if function.decl else function.name,
         related=tuple(Related(file.span(start, end), text) for file, start, end, text in draft.related),
         witness=draft.witness,
-        fix=fix,
+        fix=draft.fix and _placed_fix(draft.fix),
         evidence=_STATIC,
         fingerprint="",
         help=draft.help,
@@ -364,6 +366,13 @@ def place(draft: Draft, settings: Settings) -> Placed:
     if use is None or use.body is None or draft.file.origin(draft.start, draft.end) != (use.start, use.end):
         return Placed(finding)  # not in a macro, or in an argument of one
     return Placed(finding, (use.name, use.body))
+
+
+def _placed_fix(fix: FixDraft) -> Fix | None:
+    """The fix in the user's files; none where a macro made what it would change."""
+    spans = [edit.file.editable(edit.start, edit.end) for edit in fix.edits]
+    edits = tuple(Edit(span, edit.text) for span, edit in zip(spans, fix.edits, strict=True) if span is not None)
+    return Fix("safe" if fix.safe else "unsafe", fix.title, edits) if len(edits) == len(spans) else None
 
 
 def _merge(one: Placed, other: Placed) -> Placed:

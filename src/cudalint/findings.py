@@ -59,6 +59,10 @@ class Edit(NamedTuple):
     span: Span
     text: str
 
+    def touches(self, other: Edit) -> bool:
+        """Do the two, of one file, overlap or meet?"""
+        return self.span[1:3] <= other.span[3:5] and other.span[1:3] <= self.span[3:5]
+
 
 class Fix(NamedTuple):
     applicability: Literal["safe", "unsafe"]

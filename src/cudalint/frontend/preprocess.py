@@ -485,6 +485,19 @@ class Expansion:
             reach = max(reach, stop)
         return low, reach
 
+    def edge(self, offset: int) -> int | None:
+        """Where ``offset`` of the text is in ``raw``; None within what a macro use made."""
+        if not self._at:
+            return offset
+        piece = max(bisect_right(self._at, offset) - 1, 0)
+        use = self._use[piece]
+        if use < 0:
+            return self._start[piece] + offset - self._at[piece]
+        if offset >= self._length:
+            return self.uses[use][2]
+        begins = offset == self._at[piece] and (piece == 0 or self._use[piece - 1] != use)
+        return self.uses[use][1] if begins else None
+
     def use(self, offset: int) -> tuple[bytes, int, int, Macro] | None:
         if not self._at:
             return None

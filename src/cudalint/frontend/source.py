@@ -27,7 +27,9 @@ _BLOCK = 4096
 """Code points are counted once every this many bytes, so that a column costs the same on any line."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")
-_CP1252_HOLES = {hole: chr(hole) for hole in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
+# Windows-1252 where it is defined (typographic quotes); its five holes stay the control characters of Latin-1.
+_FROM_1252 = {b: ord(bytes([b]).decode("cp1252")) for b in range(0x80, 0xA0) if b not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
+_TO_1252 = {point: byte for byte, point in _FROM_1252.items()}
 
 
 class Decoded(NamedTuple):
@@ -76,10 +78,14 @@ def decode(data: bytes) -> Decoded:
             return Decoded(b"", "utf-8", bom, f"not valid UTF-8: {fault.reason} at byte {fault.start + len(bom)}")
         if _CONTROL.search(data):
             return Decoded(b"", "binary", bom, f"neither UTF-8 nor text: {fault.reason} at byte {fault.start}")
-    text = data.decode("latin-1")
-    # Windows-1252 where it is defined (typographic quotes); its five holes stay the control characters of Latin-1.
-    table = {byte: bytes([byte]).decode("cp1252") for byte in range(0x80, 0xA0) if byte not in _CP1252_HOLES}
-    return Decoded(text.translate(table).encode(), "cp1252", bom, None)
+    return Decoded(data.decode("latin-1").translate(_FROM_1252).encode(), "cp1252", bom, None)
+
+
+def encode(text: str, decoded: Decoded) -> bytes:
+    """The way back from :func:`decode`: a text in the encoding, and with the mark, that the file had."""
+    if decoded.encoding != "cp1252":
+        return decoded.bom + text.encode(decoded.encoding)
+    return text.translate(_TO_1252).encode("latin-1", "replace")
 
 
 class MacroUse(NamedTuple):
@@ -207,6 +213,11 @@ class SourceFile:
         """The outermost macro use whose expansion holds ``offset`` of ``text``."""
         use = self.expansion.use(offset)
         return use and MacroUse(use[0].decode(), use[1], use[2], use[3])
+
+    def editable(self, start: int, end: int) -> Span | None:
+        """What to replace in the file to replace [start, end) of ``text``; None where a macro made one of its ends."""
+        first, last = self.expansion.edge(start), self.expansion.edge(end)
+        return None if first is None or last is None else self.raw_span(first, last)
 
     def span(self, start: int, end: int) -> Span:
         """Where the user sees [start, end) of ``text``."""

@@ -54,6 +54,9 @@ def _finding(f: Finding, report: Report, split: dict[str, list[bytes]]) -> Itera
         yield f"{margin} {sign} {f.evidence.verdict}{visible(reason)}\n"
     if f.help:
         yield f"{margin} {sign} help: {visible(f.help)}\n"
+    if f.fix is not None:
+        how = "--fix" if f.fix.applicability == "safe" else "--fix --unsafe-fixes"
+        yield f"{margin} {sign} fix: {visible(f.fix.title)} ({how})\n"
     yield f"{margin} {sign} see: {f.url}\n\n"
 
 
@@ -104,4 +107,9 @@ def _summary(report: Report) -> str:
     counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
     files = plural(len({f.span.file for f in report.findings}), "file")
     checked = f"{digits(report.files + report.unread)}; {unread}" if unread else f"{digits(report.files)} checked"
-    return f"{', '.join(counts)} in {files} of {checked}.\n"
+    safe = sum(f.fix is not None and f.fix.applicability == "safe" for f in report.findings)
+    more = sum(f.fix is not None for f in report.findings) - safe
+    repairs = [f"--fix repairs {digits(safe)}"] * bool(safe) + [f"--fix --unsafe-fixes {digits(safe + more)}"] * bool(
+        more
+    )
+    return f"{', '.join(counts)} in {files} of {checked}{''.join(f'; {each}' for each in repairs)}.\n"

@@ -1,0 +1,129 @@
+"""Repairs: the fixes of findings, put into the sources until none is left."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.frontend.source import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from cudalint.engine import Result
+    from cudalint.findings import Edit, Finding
+
+    Check = Callable[[Mapping[str, bytes], Iterable[str] | None], Result]
+
+_PASSES = 10
+"""A repair may uncover another finding; more rounds than this mean that two repairs undo each other."""
+_LINE_END = re.compile(r"\r\n?|\n")
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+class Repaired(NamedTuple):
+    """``texts`` are the new contents of files (bytes on disk, by absolute path), ``before`` the old ones; ``fixed``
+    counts the findings that were repaired; ``result`` is what is left, in the repaired files."""
+
+    result: Result
+    texts: dict[str, bytes]
+    before: dict[str, bytes]
+    fixed: int
+
+
+def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe: bool) -> Repaired:
+    """Repair what was found, in memory; only files that were checked are changed.
+
+    ``again(texts, paths)`` checks once more with these contents: the files ``paths``, or all that were
+    checked first (None). ``overlay`` are contents that stand for what is on disk.
+    """
+    checked = {target.path for target in result.targets}
+    texts: dict[str, bytes] = {}
+    before: dict[str, bytes] = {}
+    fixed = 0
+    left = result
+    for _ in range(_PASSES):
+        edits, count = _chosen(left.findings, checked, unsafe)
+        if not edits:
+            break
+        fixed += count
+        for path in edits:
+            if path not in before:
+                before[path] = overlay[path] if path in overlay else _read(path)
+            texts[path] = _edited(texts.get(path, before[path]), edits[path])
+        left = again(texts, sorted(edits))
+    return Repaired(again(texts, None) if texts else result, texts, before, fixed)
+
+
+def fixable(findings: Iterable[Finding], *, unsafe: bool) -> int:
+    """How many of the findings have a fix: a safe one, or any."""
+    return sum(f.fix is not None and (unsafe or f.fix.applicability == "safe") for f in findings)
+
+
+def _chosen(findings: Iterable[Finding], checked: set[str], unsafe: bool) -> tuple[dict[str, list[Edit]], int]:
+    """Edits to make at once, by file: whole fixes none of which touches another; and of how many findings."""
+    chosen: dict[str, list[Edit]] = {}
+    count = 0
+    for finding in findings:
+        fix = finding.fix
+        if fix is None or (fix.applicability != "safe" and not unsafe):
+            continue
+        new = [edit for edit in fix.edits if edit not in chosen.get(edit.span.file, ())]
+        if all(e.span.file in checked and not any(map(e.touches, chosen.get(e.span.file, ()))) for e in new):
+            count += 1
+            for edit in new:
+                chosen.setdefault(edit.span.file, []).append(edit)
+    return chosen, count
+
+
+def _edited(data: bytes, edits: Iterable[Edit]) -> bytes:
+    """The content of a file with the edits made: encoding, byte order mark and line ends stay."""
+    before = decode(data)
+    text = before.raw.decode()
+    ends = list(_LINE_END.finditer(text))
+    starts = [0, *(end.end() for end in ends)]
+    newline = ends[0][0] if ends else "\n"
+    pieces: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda edit: edit.span):
+        _, line, column, end_line, end_column = edit.span
+        pieces += (text[at : starts[line - 1] + column - 1], edit.text.replace("\n", newline))
+        at = starts[end_line - 1] + end_column - 1
+    return encode("".join(pieces) + text[at:], before)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def write(texts: Mapping[str, bytes]) -> list[str]:
+    """Put the contents on disk, each in one step, the file's mode kept; a line for each that cannot be written."""
+    problems = []
+    for path, data in texts.items():
+        real = os.path.realpath(path)
+        beside = f"{real}.{os.getpid()}.tmp"
+        try:
+            with open(real, "r+b"):  # asks for leave: a new file in its place would not
+                pass
+            with open(beside, "wb") as file:
+                file.write(data)
+            os.chmod(beside, os.stat(real).st_mode & 0o7777)
+            os.replace(beside, real)
+        except OSError as fault:
+            if os.path.exists(beside):
+                os.unlink(beside)
+            problems.append(f"{path}: cannot be written ({fault.strerror}): it is left as it was")
+    return problems
+
+
+def diff(repaired: Repaired, relative: Callable[[str], str]) -> Iterator[str]:
+    """The changes as a unified diff that ``patch -p1`` and ``git apply`` take."""
+    from difflib import unified_diff
+
+    for path, new in sorted(repaired.texts.items()):
+        old, now = (_LINE.findall(decode(data).raw.decode()) for data in (repaired.before[path], new))
+        name = relative(path).lstrip("/")
+        for line in unified_diff(old, now, f"a/{name}", f"b/{name}"):
+            yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
