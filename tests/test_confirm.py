@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,6 +156,32 @@ def test_comment(write: Any, cudalint: Cudalint) -> None:
     done = cudalint("confirm", "given.cu", "--select", "CL202", "--output-format", "json")
     (finding,) = json.loads(done.stdout)
     assert finding["evidence"]["verdict"] == "confirmed"
+
+
+LONG = """\
+__global__ void f(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    for (int k = 0; k < 60000; ++k) v = v * 0.5f + 1.0f / (v + k);
+    x[i] = v;
+}
+
+void run(float *x, int n) { f<<<160, 256>>>(x, n); }
+"""
+
+
+def test_timeout(write: Any, cudalint: Cudalint) -> None:
+    """One long run ends at its deadline, not only the experiment between two runs."""
+    write("long.cu", LONG)
+    began = time.monotonic()
+    done = cudalint("confirm", "long.cu", "--select", "CL202", "--timeout", "1", "--output-format", "json")
+    assert time.monotonic() - began < 1 + 3
+    (finding,) = json.loads(done.stdout)
+    assert finding["evidence"]["verdict"] == "inconclusive"
+    assert finding["evidence"]["reason"] == "no time left after 1 s"
+    text = cudalint("confirm", "long.cu", "--as", "CL202", "--timeout", "1").stdout
+    assert "inconclusive: no time left after 1 s" in text
 
 
 def test_misuse(write: Any, cudalint: Cudalint) -> None:

@@ -16,6 +16,7 @@ from cudalint.facts.model import Launch as VisibleLaunch
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Case, Evidence, Prediction
 from cudalint.rules.registry import checks, experiment
+from cudalint.sim.machine import OUT_OF_TIME
 from cudalint.sim.values import Unsupported
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
     return sorted(b for b in found if 0 <= b < total)
 
 
-def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation:
+def _run(bench: Bench, plan: Plan, trial: Trial, setup: Setup, until: float | None) -> sim.Observation:
     grid, block = setup.grid, setup.block
     total = grid[0] * grid[1] * grid[2]
     blocks: Any = trial.blocks
@@ -99,13 +100,13 @@ def _run(plan: Plan, setup: Setup, trial: Trial, kernel: Any) -> sim.Observation
     elif blocks != "all":
         blocks = [b for b in blocks if 0 <= b < total]
     return sim.run(sim.Launch(
-        kernel, grid, block, setup.args, setup.shared, blocks, watch=plan.watch, loops=trial.loops, cooperative=True,
-        budget=_BUDGET if trial.blocks == "all" else _SPARSE_BUDGET,
+        bench.kernel.function, grid, block, setup.args, setup.shared, blocks, watch=plan.watch, loops=trial.loops,
+        cooperative=True, budget=_BUDGET if trial.blocks == "all" else _SPARSE_BUDGET, until=until,
     ))  # fmt: skip
 
 
-def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
-    """Run one trial and judge it."""
+def attempt(bench: Bench, plan: Plan, trial: Trial, until: float | None = None) -> Outcome:
+    """Run one trial and judge it; inconclusive where it is not done by ``until`` (of the monotonic clock)."""
     harness = bench.harness
     host = harness.assignment(trial.sizes, None if trial.block is None else trial.block[0])
     if trial.label == AS_LAUNCHED and not harness.reached(host):
@@ -122,7 +123,7 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
             grid, block = plan.reference(setup)
             if all(a >= b for a, b in zip((*grid, *block), (*setup.grid, *setup.block))):
                 setup = setup._replace(args=harness.setup(host, grid, block).args)
-        seen_run = _run(plan, setup, trial, bench.kernel.function)
+        seen_run = _run(bench, plan, trial, setup, until)
         run = oracles.Run(setup, seen_run)
         if seen_run.end == "refused":
             fault = plan.oracle(run) if plan.refusal else None
@@ -132,7 +133,7 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
             if (grid, block) != (setup.grid, setup.block):
                 # The same buffers: only the launch differs.
                 repaired = harness.setup(host, grid, block)._replace(args=setup.args)
-                run = run._replace(repaired=repaired, reference=_run(plan, repaired, trial, bench.kernel.function))
+                run = run._replace(repaired=repaired, reference=_run(bench, plan, trial, repaired, until))
             else:
                 run = run._replace(repaired=setup, reference=seen_run)
             assert run.reference is not None
@@ -154,6 +155,7 @@ def attempt(bench: Bench, plan: Plan, trial: Trial) -> Outcome:
 def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts."""
     until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
+    late = f"{OUT_OF_TIME} after {timeout:g} s"
     said = bench.predicted()
     # What was predicted first, while there is time.
     order = sorted(range(len(plan.trials)), key=lambda k: (dict(plan.trials[k].sizes) not in said, k))
@@ -161,9 +163,11 @@ def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence,
     for k in order:
         trial = plan.trials[k]
         if time.monotonic() > until:
-            done[k] = Outcome(trial, "inconclusive", None, None, f"no time left after {timeout:g} s")
+            done[k] = Outcome(trial, "inconclusive", None, None, late)
         else:
-            done[k] = attempt(bench, plan, trial)
+            done[k] = attempt(bench, plan, trial, until)
+            if done[k].reason == OUT_OF_TIME:
+                done[k] = done[k]._replace(reason=late)
     outcomes = [done[k] for k in sorted(done)]
     return verdict(bench, plan, outcomes), tuple(outcomes)
 
@@ -182,7 +186,8 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
         )  # fmt: skip
     unknown = next((o for o in outcomes if o.word in ("inconclusive", "hang")), None)
     ran = [o for o in outcomes if o.word in ("ok", "refused")]
-    if unknown is not None and (not ran or bench.witness is not None):
+    late = unknown is not None and (unknown.reason or "").startswith(OUT_OF_TIME)
+    if unknown is not None and (late or not ran or bench.witness is not None):
         return Evidence("simulated", "inconclusive", unknown.reason, prediction=prediction, cases=cases)
     if not outcomes:
         return Evidence("simulated", "inconclusive", "no case to run", prediction=prediction, cases=cases)

@@ -66,7 +66,8 @@ class Code(Calls):
         machine = self.machine
 
         def run(f: Frame) -> None:
-            machine.steps += len(body)
+            machine.steps += len(body) - 1
+            machine.step(0)
             for each in body:
                 each(f)
                 if not f.n:

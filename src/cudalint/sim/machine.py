@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from cudalint.ir.types import Array
     from cudalint.sim.code import Code
     from cudalint.sim.frame import Frame
+
+
+OUT_OF_TIME = "no time left"
 
 
 class Machine:
@@ -37,6 +41,8 @@ class Machine:
         self.strict = bool(os.environ.get("CUDALINT_DEBUG"))
         self.sample_loops = False
         self.sampled = False
+        self.until: float | None = None
+        """When the run has to end, by the monotonic clock."""
         self.steps = 0
         self.effects = 0
         self.tracking = False
@@ -135,10 +141,12 @@ class Machine:
         return found
 
     def step(self, lanes: int) -> None:
-        """Count one pass of a loop or one call."""
+        """Count one pass of a loop, one call or one block of statements; Stop where no steps or no time is left."""
         self.steps += 1 + (lanes >> 12)
         if self.steps > self.budget:
             raise Stop("no-end", f"more than {self.budget} steps")
+        if self.until is not None and time.monotonic() > self.until:
+            raise Stop("inconclusive", OUT_OF_TIME)
 
     # Barriers.
 

@@ -38,7 +38,8 @@ class Launch(NamedTuple):
     observe beside the values: ``writes``, ``races`` (in shared memory), ``global-races`` (within a block).
     ``constants``: values or buffers of ``__constant__`` and ``__device__`` variables by name; others are filled by
     hash or with zeros. ``loops``: ``ends`` runs loops that carry only their counter at their first and last
-    iterations alone. ``lanes``: threads in a batch, at least a block.
+    iterations alone. ``lanes``: threads in a batch, at least a block. ``until``: when the run is to end, by the
+    monotonic clock; then it is inconclusive.
     """
 
     kernel: Function
@@ -53,6 +54,7 @@ class Launch(NamedTuple):
     loops: Literal["all", "ends"] = "all"
     lanes: int = LANES
     cooperative: bool = False
+    until: float | None = None
 
 
 def refusal(launch: Launch) -> str | None:
@@ -88,6 +90,7 @@ def run(launch: Launch) -> Observation:
         return observation
     _validate(launch)
     machine = Machine(launch.grid, launch.block, launch.shared_bytes, launch.budget)
+    machine.until = launch.until
     machine.given = dict(launch.constants)
     machine.watch_writes = "writes" in launch.watch
     several = machine.threads_per_block > 1

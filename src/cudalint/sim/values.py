@@ -50,7 +50,7 @@ class Unsupported(Exception):
 
 
 class Stop(Exception):
-    """The kernel ends here: ``end`` is ``no-end``, ``fault`` or ``trap``, ``reason`` says why in words."""
+    """The kernel ends here: ``end`` is as in an observation, ``reason`` says why in words."""
 
     def __init__(self, end: str, reason: str) -> None:
         super().__init__(reason)
