@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudalint.confirm.shape import shape
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
@@ -23,6 +24,7 @@ from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Stru
 from cudalint.rules import launches
 from cudalint.sim import Buffer
 from cudalint.sim.memory import hashed, numpy_type
+from cudalint.sim.run import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -86,6 +88,8 @@ class Harness:
         """Whether floats are few and round, so that comparisons of data come out either way."""
         self.literal = False
         """Whether a grid that the caller passes is taken as it is, though it may be too small."""
+        self.shape = shape(self.flow)
+        """What a launch of the tool's own choice keeps to."""
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
@@ -172,7 +176,8 @@ class Harness:
             elif leaf.data.kind == "loop" and getattr(leaf.data.data, "init", None) is not None:
                 late.append(leaf)
             elif leaf in in_block:
-                result[leaf] = max(leaf.data.lo, min(leaf.data.hi, block or self.kernel.config.block_size))
+                usual = block or self.shape.fit((self.kernel.config.block_size, 1, 1))[0]
+                result[leaf] = max(leaf.data.lo, min(leaf.data.hi, usual))
             elif isinstance(leaf.type, Float):
                 result[leaf] = 2
             elif leaf in self._pitches:
@@ -197,8 +202,10 @@ class Harness:
             return (known[0] or 1, known[1] or 1, known[2] or 1)
         used = {a for a in "xyz" if any(TID[a] in c.ids for c in self.kernel.layout.coordinates)}
         if len(used) > 1:
-            return (16, 16, 1) if "z" not in used else (8, 8, 4)
-        return (int(self.given.get("block", self.kernel.config.block_size)), 1, 1)
+            return self.shape.fit((16, 16, 1) if "z" not in used else (8, 8, 4))
+        if "block" in self.given:
+            return (int(self.given["block"]), 1, 1)
+        return self.shape.fit((self.kernel.config.block_size, 1, 1))
 
     # --- one launch ---------------------------------------------------------------------------
 
@@ -325,7 +332,7 @@ class Harness:
             for item in self.kernel.layout.coordinates:
                 if item.ids != {TID[axis]} or item.loop is not None:
                     continue
-                for extent in range(result[at], 1026):
+                for extent in range(result[at], MAX_THREADS + 2):
                     tried = [*result[:at], extent, *result[at + 1 :]]
                     case = self.case(values, grid, (tried[0], tried[1], tried[2]))
                     try:
@@ -335,8 +342,9 @@ class Harness:
                     except t.Undefined:
                         break
                 else:
-                    result[at] = 1025
-        return result[0], result[1], result[2]
+                    result[at] = MAX_THREADS + 1
+        wider = result[0], result[1], result[2]
+        return self.shape.fit(wider) if block != wider and max(wider) <= MAX_THREADS else wider
 
     def reach(self, values: Values, grid: Triple, block: Triple) -> int | None:
         """Elements of the first tested coordinate that a launch comes to; None where that cannot be counted."""

@@ -291,7 +291,7 @@ def _where(kernel: Kernel, launch: VisibleLaunch | None) -> tuple[str, int]:
     return span.file, span.line
 
 
-#: The launches that a grid-stride kernel must not depend on.
+#: The launches that a grid-stride kernel must not depend on, in blocks that it can have.
 LAUNCHES = (((1, 1, 1), (1, 1, 1)), ((1, 1, 1), (256, 1, 1)), ((160, 1, 1), (256, 1, 1)), ((10000, 1, 1), (32, 1, 1)))
 
 
@@ -309,7 +309,7 @@ def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
         if any(c.strides_grid for c in bench.kernel.layout.coordinates):
             trials += [
                 first._replace(sizes={**base, main: n}, grid=g, block=b, label=f"<<<{g[0]},{b[0]}>>>")
-                for g, b in LAUNCHES
+                for g, b in dict.fromkeys((g, bench.harness.shape.fit(b)) for g, b in LAUNCHES)
                 for n in limits.sizes
             ]
     return plan._replace(trials=trials)

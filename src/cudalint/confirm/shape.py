@@ -1,0 +1,179 @@
+"""What a kernel needs of its block, from facts: whole tiles, whole warps, a power of two.
+
+An experiment that chooses a launch of its own keeps to it, so that a sound kernel is not run in a block that it was
+not written for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import shapes
+from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
+from cudalint.facts.ids import BDIM, TID
+from cudalint.facts.uniformity import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import Access, Flow, Loop
+    from cudalint.facts.terms import Poly, Term
+
+Triple = tuple[int, int, int]
+_LIMITS = (1024, 1024, 64)
+_WARP = 32
+
+
+class Shape(NamedTuple):
+    """Needs along x, y and z: an extent between ``least`` and ``most``, a multiple of ``multiple``, a power of two
+    where ``power`` says so. The threads of a block are a multiple of ``together``."""
+
+    least: Triple = (1, 1, 1)
+    most: Triple = _LIMITS
+    multiple: Triple = (1, 1, 1)
+    power: tuple[bool, bool, bool] = (False, False, False)
+    together: int = 1
+
+    def fit(self, block: Triple) -> Triple:
+        """The block nearest to ``block`` that the kernel can have, larger rather than smaller."""
+        x, y, z = (self._fitted(at, extent) for at, extent in enumerate(block))
+        if x * y * z % self.together:
+            widened = -(-x // self.together) * self.together
+            x = 1 << (widened - 1).bit_length() if self.power[0] else widened
+        while x * y * z > _LIMITS[0] and max(y, z) > 1:
+            y, z = (y, z // 2) if z > 1 else (y // 2, z)
+        return x, y, z
+
+    def _fitted(self, at: int, extent: int) -> int:
+        each = self.multiple[at]
+        extent = -(-max(extent, self.least[at]) // each) * each
+        if self.power[at]:
+            extent = 1 << (extent - 1).bit_length()
+        while extent > self.most[at] > 0:
+            extent = extent // 2 if self.power[at] else max(1, self.most[at] // each * each)
+        return extent
+
+
+def shape(flow: Flow) -> Shape:
+    """What the kernel of ``flow`` needs."""
+    least, most, multiple = [1, 1, 1], list(_LIMITS), [1, 1, 1]
+    power = [bool(_folded(flow) & {TID[a], BDIM[a]}) for a in "xyz"]
+    for access in flow.accesses:
+        if access.obj.kind == "shared":
+            _room(access, most)
+    for term in _terms(flow):
+        _parts(term, multiple)
+    for at, axis in enumerate("xyz"):
+        extents = {x for a in flow.accesses if a.scalar for x in _tiles(expand(a.scalar), axis)}
+        if len(extents) == 1 and 0 < min(extents) <= most[at]:
+            least[at] = most[at] = extents.pop()
+        elif power[at]:
+            ahead = (t.constant(t.add(a.scalar, {(TID[axis],): 1}, -1)) for a in _shared(flow) if a.scalar)
+            least[at] = min(most[at], max([1, *(2 * x for x in ahead if x is not None)]))
+    groups = [x.lanes or _WARP for x in flow.collectives if x.reads]
+    return Shape(
+        (least[0], least[1], least[2]), (most[0], most[1], most[2]), (multiple[0], multiple[1], multiple[2]),
+        (power[0], power[1], power[2]), max(groups, default=1),
+    )  # fmt: skip
+
+
+def _shared(flow: Flow) -> Iterator[Access]:
+    return (a for a in flow.accesses if a.obj.kind == "shared")
+
+
+def _folded(flow: Flow) -> set[Term]:
+    """What the extents of trees are made of: distances in shared memory that loops halve, or double up to them."""
+    found: set[Term] = set()
+    for loop in flow.loops:
+        for item in loop.inductions.values():
+            if item.term is None or item.next is None or item.init is None or not _distance(flow, loop, item.term):
+                continue
+            by = _factor(item.next, item.term)
+            if by == "halved":
+                found |= t.leaves(item.init)
+            elif by == "doubled" and loop.cond is not None:
+                found |= t.leaves(loop.cond)
+    return found & set(BDIM.values())
+
+
+def _distance(flow: Flow, loop: Loop, counter: Term) -> bool:
+    return any(
+        loop.first <= a.seq <= loop.last and a.index is not None and counter in t.leaves(a.index) for a in _shared(flow)
+    )
+
+
+def _factor(after: Term, before: Term) -> str:
+    """Whether a value is half or twice what it was."""
+    after = _bare(after)
+    if len(after.args) != 2 or _bare(after.args[0]) is not _bare(before) or after.args[1].op != "const":
+        return ""
+    step = (after.op, after.args[1].data)
+    return "halved" if step in _HALVED else "doubled" if step in _DOUBLED else ""
+
+
+_HALVED, _DOUBLED = {("shr", 1), ("div", 2)}, {("shl", 1), ("mul", 2)}
+
+
+def _bare(term: Term) -> Term:
+    while term.op == "cast":
+        term = term.args[0]
+    return term
+
+
+def _room(access: Access, most: list[int]) -> None:
+    """An array in shared memory that is indexed by a thread's coordinate has room for so many threads."""
+    tested = {x for term in conjuncts(access.guard) for x in t.leaves(term)}
+    for index, extent in access.dims:
+        if extent is None:
+            continue
+        for at, axis in enumerate("xyz"):
+            ahead = t.constant(t.add(t.poly(index), {(TID[axis],): 1}, -1))
+            if ahead is not None and TID[axis] not in tested and extent > ahead:
+                most[at] = min(most[at], extent - max(0, ahead))
+
+
+def _terms(flow: Flow) -> Iterator[Term]:
+    for access in flow.accesses:
+        if access.index is not None:
+            yield access.index
+        yield from (index for index, _ in access.dims)
+    for event in (*flow.accesses, *flow.barriers, *flow.collectives):
+        yield from conjuncts(event.guard)
+
+
+def _parts(term: Term, multiple: list[int]) -> None:
+    """A coordinate that is cut into a warp's number and a lane, or an extent that is divided into warps."""
+    stack, seen = [term], {term}
+    while stack:
+        item = stack.pop()
+        if len(item.args) == 2 and item.args[1].op == "const" and (item.op, item.args[1].data) in _BY_WARP:
+            cut = _bare(item.args[0])
+            for at, axis in enumerate("xyz"):
+                if cut in (TID[axis], BDIM[axis]):
+                    multiple[at] = _WARP
+        new = [x for x in item.args if x not in seen]
+        seen.update(new)
+        stack.extend(new)
+
+
+_BY_WARP = {("shr", 5), ("div", _WARP), ("mod", _WARP), ("and", _WARP - 1)}
+
+
+def _tiles(p: Poly, axis: str) -> Iterator[int]:
+    """The extent of a block that a constant written in its place means: of a tile, or the step of a loop over it."""
+    for found in shapes.axes(p).values():
+        if found.name != axis or not found.thread or found.block is None:
+            continue
+        extent = t.constant(found.block)
+        if extent is None:
+            continue
+        for item in t.atoms_of(p):
+            if item.op == "atom" and item.data.kind == "count":
+                passed = shapes.divide(shapes.coefficient(p, item), found.scale)
+                step = t.constant(passed) if passed is not None else None
+                extent = step if step is not None and step > 1 and extent % step == 0 else extent
+        yield extent
+
+
+__all__ = ["Shape", "shape"]
