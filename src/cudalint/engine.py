@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import Configs, Settings, matches
 from cudalint.findings import Edit, Evidence, Finding, Fix, Related, Span
+from cudalint.frontend.stated import WORDS
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
 from cudalint.select import Layer
@@ -35,6 +36,7 @@ _MANY = 40
 _SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
 _STATIC = Evidence()
 _REST = "the rest was checked; nothing is said about what could not be read"
+_STATED = "the forms are assume(condition) and requires(condition), with a colon before a reason"
 _FORMS = "the forms are ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], and disable[CODE] with enable[CODE]"
 
 
@@ -433,7 +435,7 @@ def _unused(
             continue
         for directive in found[path]:
             if directive.fault is not None:
-                message, advice = directive.fault, _FORMS
+                message, advice = directive.fault, _STATED if directive.word in WORDS else _FORMS
             elif directive.word == "enable" or directive.codes == {UNUSED} or (path, directive.start) in used:
                 continue
             else:

@@ -13,6 +13,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.errors import closest
+from cudalint.frontend.stated import WORDS, stated
 from cudalint.rules.pages import by_name
 from cudalint.select import canonical, is_selector, named, suggestion
 
@@ -35,7 +36,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 class Directive(NamedTuple):
-    """One selector of a suppression, or a suppression that cannot be followed (``fault``: why, in words).
+    """One selector of a suppression, or a comment that cannot be followed (``fault``: why, in words).
 
     ``selector`` is the code where it names one rule, ``codes`` are all that it names.
     ``start`` and ``end`` are the (line, column) of what is written; ``lines`` the first and last line
@@ -81,7 +82,8 @@ def directives(raw: bytes) -> list[Directive]:
     """The suppressions of a file (UTF-8, no BOM), in order."""
     if b"cudalint:" not in raw:
         return []
-    found = list(_directives(raw))
+    found = [*_directives(raw), *_wrongly_stated(raw)]
+    found.sort(key=lambda directive: directive.start)
     chained = {d.lines[0] - 1 for d in found if d.word == "ignore-next-line"}
     for i, directive in enumerate(found):
         if directive.word == "ignore-next-line":
@@ -98,6 +100,16 @@ def directives(raw: bytes) -> list[Directive]:
                 fault = f"'enable[{directive.selector}]' has no 'disable[{directive.selector}]' before it"
                 found[i] = directive._replace(fault=fault)
     return found
+
+
+def _wrongly_stated(raw: bytes) -> Iterator[Directive]:
+    """The ``assume(…)`` and ``requires(…)`` that cannot be used."""
+    for each in stated(raw):
+        if each.fault is not None:
+            lines = _Lines(raw)
+            first = lines.line(each.start)
+            start, end = lines.place(each.start), lines.place(each.end)
+            yield Directive(each.word, "", frozenset(), start, end, (first, first), each.fault)
 
 
 def _directives(raw: bytes) -> Iterator[Directive]:
@@ -134,9 +146,11 @@ def _directives(raw: bytes) -> Iterator[Directive]:
 
 
 def _fault(word: str, bracket: bytes | None) -> str | None:
+    if word in WORDS:
+        return None
     if word not in _WORDS:
         # a slip of the pen, or a word of another feature
-        meant = closest(word, _WORDS)
+        meant = closest(word, (*_WORDS, *WORDS))
         return f"unknown word '{word}' after 'cudalint:'{meant}" if meant else None
     if bracket is None:
         return f"'cudalint: {word}' needs the rules in brackets, like {word}[CL301]"

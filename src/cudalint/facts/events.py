@@ -224,12 +224,20 @@ class Barrier(Event):
 
 
 class Collective(Event):
-    """A warp collective: ``name``, its ``mask`` and ``value`` terms where it has them."""
+    """A warp collective: ``name``, its ``mask`` and ``value`` terms where it has them.
 
-    __slots__ = ("mask", "name", "value")
+    ``lanes`` is the size of the groups that exchange (32 for a warp, a tile's), None where it is not known;
+    ``reads`` says whose value a lane gets: ``down``, ``up``, ``xor`` or ``index`` of ``operand`` within segments of
+    ``width`` lanes, ``all`` in a reduction or scan, "" in a vote, a match or a mere sync."""
+
+    __slots__ = ("lanes", "mask", "name", "operand", "reads", "value", "width")
     name: str
     mask: Term | None
     value: Term | None
+    lanes: int | None
+    reads: str
+    operand: Term | None
+    width: Term | None
 
 
 class ReturnEvent(Event):
@@ -306,7 +314,7 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
+        "accesses", "asserted", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
         "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns",
         "roundings", "untyped",
     )  # fmt: skip
@@ -316,6 +324,8 @@ class Flow:
         self.params: dict[Var, Value] = {}
         self.objects: dict[Var, Obj] = {}
         self.accesses: list[Access] = []
+        self.asserted: list[Term] = []
+        """What assertions say that every thread meets."""
         self.barriers: list[Barrier] = []
         self.collectives: list[Collective] = []
         self.returns: list[ReturnEvent] = []

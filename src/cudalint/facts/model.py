@@ -25,6 +25,9 @@ Bindings = tuple[tuple[str, "Type | int"], ...]
 THREADS_MAX, GRID_X_MAX, GRID_YZ_MAX = 1024, (1 << 31) - 1, 65535
 
 
+_LAUNCH_ATOMS = frozenset({"tid", "bid", "bdim", "gdim"})
+
+
 class Kernel:
     """A kernel with one binding of its template parameters and the launches of that binding one can see.
 
@@ -197,6 +200,11 @@ class Launch:
                     steps = guard.loop.inductions.values()
                     first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
                     self._conditions.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
+            if self.kernel is not None:
+                for asserted in self.kernel.flow.asserted:
+                    # What it asks of its sizes can be taken as given. What it asks of the launch is for the launch to keep.
+                    if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(asserted)):
+                        self._conditions.extend(x for x in conjuncts_of(self.at_launch(asserted)) if x.op != "const")
         return self._conditions
 
     def ranges(self) -> dict[Term, Interval]:

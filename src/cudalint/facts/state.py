@@ -243,6 +243,8 @@ class State:
         return result
 
     def push(self, term: Term, why: GuardWhy, node: ir.Node, positive: bool = True, loop: Loop | None = None) -> None:
+        if why == "assert" and positive and (self.guard is None or all(x.why == "assert" for x in chain(self.guard))):
+            self.flow.asserted.append(term)
         if term is not t.TRUE or loop is not None:
             self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
 

@@ -505,6 +505,8 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     else:
         lowerer.careful = body_node.has_error
         statements: list[Stmt] = []
+        if b"cudalint:" in decl.file.raw:
+            _stated_above(lowerer, syntax.node, statements)
         for child in syntax.node.children:
             if child.type == "field_initializer_list":
                 _field_initialisers(lowerer, child, statements)
@@ -522,6 +524,18 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     )  # fmt: skip
     function.asked = asked
     return function
+
+
+def _stated_above(lowerer: Lowerer, node: Node, out: list[Stmt]) -> None:
+    """What comments above a function state of its parameters, which reads as assertions between declarations."""
+    while node.parent is not None and node.parent.type == "template_declaration":
+        node = node.parent
+    above: list[Node] = []
+    while (before := node.prev_sibling) is not None and lowerer.text(before).startswith("assert("):
+        above.append(before)
+        node = before
+    for each in reversed(above):
+        lowerer.statement(each, out)
 
 
 def _owner(lowerer: Lowerer, decl: FunctionDecl) -> Struct | None:

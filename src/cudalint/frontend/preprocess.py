@@ -28,6 +28,7 @@ from cudalint.frontend.macros import (
     spell,
     tokenize,
 )
+from cudalint.frontend.stated import as_assertions
 
 if TYPE_CHECKING:
     from cudalint.frontend.macros import Table
@@ -195,6 +196,8 @@ class _Scanner:
             raw = _LONE_CR.sub(b"\n", raw)
         if b"<<<<<<<" in raw:
             raw = self._first_sides(raw)
+        if b"cudalint:" in raw:
+            raw = as_assertions(raw)
         if b"<< " in raw or b">> " in raw:
             raw = _SPACED_LAUNCH.sub(rb"<<<\1\2\3>>>", raw)
         for path in self.file.env.forced(self.file.path):

@@ -1,0 +1,94 @@
+"""What comments state that the source cannot: ``// cudalint: requires(gridDim.x * blockDim.x >= n): why``.
+
+``assume(condition)`` says that a condition holds where the comment stands; ``requires(condition)``, above a
+kernel or in it, what each of its launches has to keep to. Either is read as the assertion that it is, in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cudalint.frontend.parse import parse
+
+WORDS = ("assume", "requires")
+_STATED = re.compile(
+    rb"""(?://|/\*)[\s*]*cudalint:[ \t]*(?P<word>assume|requires)\b"""
+    rb"""(?:[ \t]*\((?P<condition>.*?)\)[ \t]*(?::.*?)?\s*(?:\*/)?\Z)?""",
+    re.DOTALL,
+)
+# Strings are matched so that what looks like a comment in them stays.
+_LEXEME = re.compile(
+    rb"""//(?:\\\r?\n|[^\r\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"""
+    rb"""|R"([^()\\\s]{0,16})\(.*?\)\1\"""",
+    re.DOTALL,
+)
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+
+
+_DIRECTIVE = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
+_CALL = b"assert("
+_PLACES = b";{}:"
+"""What stands before a statement."""
+
+
+class Stated(NamedTuple):
+    """A comment that states something: [``start``, ``end``) of the file. ``fault`` says in words why it cannot be used.
+
+    ``condition`` is what it states, as written.
+    """
+
+    word: str
+    condition: bytes
+    start: int
+    end: int
+    fault: str | None
+
+
+def stated(raw: bytes) -> list[Stated]:
+    """The conditions that a file's comments state, in order."""
+    found: list[Stated] = []
+    if b"cudalint:" not in raw:
+        return found
+    before, at = b";", 0
+    for lexeme in _LEXEME.finditer(raw):
+        start, end = lexeme.span()
+        code = _DIRECTIVE.sub(b"", raw[at:start]).rstrip()
+        before, at = code[-1:] or before, end
+        if lexeme[0][:1] != b"/":
+            line = raw[raw.rfind(b"\n", 0, start) + 1 : start]
+            before = before if line.lstrip().startswith(b"#") else b'"'
+            continue
+        match = _STATED.match(lexeme[0]) if b"cudalint:" in lexeme[0] else None
+        if match is not None:
+            word, condition = match["word"].decode(), (match["condition"] or b"").strip()
+            fault = _fault(word, match["condition"], before)
+            found.append(Stated(word, condition, start, end, fault))
+    return found
+
+
+def _fault(word: str, condition: bytes | None, before: bytes) -> str | None:
+    if condition is None:
+        return f"'cudalint: {word}' needs a condition in parentheses, like {word}(n > 0), and a colon before a reason"
+    if not condition.strip():
+        return f"'cudalint: {word}()' states nothing"
+    if b";" in condition or parse(b"bool stated = (" + condition + b");").root_node.has_error:
+        return f"'{condition.decode('utf-8', 'replace').strip()}' is no condition"
+    if before not in _PLACES:
+        return f"'cudalint: {word}' must stand where a statement may"
+    return None
+
+
+def as_assertions(raw: bytes) -> bytes:
+    """``raw`` with the comments that state something as ``assert(condition);``, of the same length."""
+    pieces: list[bytes] = []
+    done = 0
+    for each in stated(raw):
+        if each.fault is None:
+            comment = raw[each.start : each.end]
+            code = _CALL + each.condition.translate(_ONE_LINE) + b");"
+            # The condition stays where it is, if there is room for what comes after it.
+            at = min(comment.index(each.condition) - len(_CALL), len(comment) - len(code))
+            pieces += (raw[done : each.start], (b" " * at + code).ljust(len(comment)))
+            done = each.end
+    return b"".join(pieces) + raw[done:]

@@ -1,0 +1,75 @@
+"""What comments state: assume(…) and requires(…) count as the assertions they are, and nonsense is told."""
+
+from __future__ import annotations
+
+import pytest
+
+KERNEL = """\
+#define LIMIT (1 << 20)
+{above}
+template <typename T>
+__global__ void scale(T *x, int n) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;{inside}
+    if (i < n) x[i] *= 2;
+}}
+void run(float *x, int n) {{
+    int m = n;{host}
+    scale<<<(m + 255) / 256, 256>>>(x, m);
+}}
+"""
+
+
+def kernel(above="", inside="", host="") -> str:
+    return KERNEL.format(above=above, inside=inside, host=host)
+
+
+def codes(cudalint, text: str) -> list[str]:
+    return [f["code"] for f in cudalint.json("--stdin-filename", "k.cu", stdin=text)]
+
+
+def test_a_host_assumption_counts_like_a_check(cudalint):
+    assert codes(cudalint, kernel()) == ["CL204", "CL104"]
+    assert codes(cudalint, kernel(host="  // cudalint: assume(n > 0)")) == ["CL104"]
+    assert codes(cudalint, kernel(host="  // cudalint: assume(0 < m && m <= LIMIT): the reader stops there")) == []
+    assert codes(cudalint, kernel(host="\n    /* cudalint: assume(m >= 1)\n */")) == ["CL104"]
+
+
+def wide(text: str) -> str:
+    return text.replace("int n", "long long n").replace("int m", "long long m")
+
+
+@pytest.mark.parametrize("place", ["above", "inside"])
+def test_a_kernel_requirement_is_known_in_the_kernel(cudalint, place):
+    assert "CL103" in codes(cudalint, wide(kernel()))
+    assert "CL103" not in codes(cudalint, wide(kernel(**{place: "\n// cudalint: requires(n <= LIMIT)"})))
+
+
+def test_what_a_string_or_another_comment_holds_states_nothing(cudalint):
+    quoted = kernel(host='\n    const char *s = "// cudalint: assume(n > 0)";')
+    assert codes(cudalint, quoted) == ["CL204", "CL104"]
+    other = kernel(host="\n    // see cudalint: assume(n > 0)")
+    assert codes(cudalint, other) == ["CL204", "CL104"]
+
+
+@pytest.mark.parametrize(
+    ("comment", "says"),
+    [
+        ("// cudalint: assume(n >)", "'n >' is no condition"),
+        ("// cudalint: assume(n > 0; m)", "is no condition"),
+        ("// cudalint: assume()", "states nothing"),
+        ("// cudalint: assume n > 0", "needs a condition in parentheses"),
+        ("// cudalint: requires(n > 0) often", "needs a condition in parentheses"),
+        ("// cudalint: asume(n > 0)", "unknown word 'asume' after 'cudalint:'"),
+    ],
+)
+def test_nonsense_is_told(cudalint, comment, says):
+    found = cudalint.json("--stdin-filename", "k.cu", "--select", "CL002", stdin=kernel(host=f"\n    {comment}"))
+    assert [(f["code"], f["line"]) for f in found] == [("CL002", 10)]
+    assert says in found[0]["message"]
+
+
+def test_a_condition_inside_an_expression_is_told_and_breaks_nothing(cudalint):
+    text = kernel().replace("(x, m)", "(x, // cudalint: assume(m > 0)\n m)")
+    found = cudalint.json("--stdin-filename", "k.cu", stdin=text)
+    assert {f["code"] for f in found} == {"CL002", "CL104", "CL204"}
+    assert "must stand where a statement may" in next(f["message"] for f in found if f["code"] == "CL002")
