@@ -163,7 +163,9 @@ class Bench:
                 grid[at] = 1
             if not self._uses(axis):
                 block[at] = 1
-        return (grid[0], grid[1], grid[2]), self.harness.shape.fit((block[0], block[1], block[2]))
+        thinned = block[0], block[1], block[2]
+        fits = self.harness.shape.fit(thinned) == thinned
+        return (grid[0], grid[1], grid[2]), thinned if fits else setup.block
 
     def _uses(self, axis: str) -> bool:
         """Whether the place of a thread along an axis, or the extent of the block there, counts for anything."""

@@ -166,7 +166,7 @@ def _tiles(p: Poly, axis: str) -> Iterator[int]:
         if found.name != axis or not found.thread or found.block is None:
             continue
         extent = t.constant(found.block)
-        if extent is None:
+        if extent is None or extent < 2:
             continue
         for item in t.atoms_of(p):
             if item.op == "atom" and item.data.kind == "count":
