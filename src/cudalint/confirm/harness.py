@@ -18,6 +18,7 @@ from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
+from cudalint.facts.extents import replaced, rounded_up
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
@@ -88,6 +89,8 @@ class Harness:
         """Whether floats are few and round, so that comparisons of data come out either way."""
         self.literal = False
         """Whether a grid that the caller passes is taken as it is, though it may be too small."""
+        self.by_grid = False
+        """Whether an axis has no more elements than the grid was rounded up for, whatever the kernel's tests let through."""
         self.shape = shape(self.flow)
         """What a launch of the tool's own choice keeps to."""
         self._leaves = self._all_leaves()
@@ -487,7 +490,7 @@ class Harness:
             item = layout.coordinate(term)
             # A test of the thread's number alone bounds no index that the block's number takes part in.
             if item is not None and not any(item.ids & ids and not ids <= item.ids for ids in whole):
-                p = replaced(p, item.index, t.add(item.limit, {(): 1}, -1))
+                p = replaced(p, item.index, self._last(item, case))
         for axis in shapes.axes(p).values():
             if axis.thread and axis.grid and axis.block is not None:
                 size = self._axis_size(axis, case)
@@ -495,6 +498,25 @@ class Harness:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
                     p = replaced(p, index, {(): size - 1})
         return p
+
+    def _last(self, item: kernels.Coordinate, case: kernels.Case) -> Poly:
+        """The greatest index that a tested coordinate is meant to have."""
+        last = t.add(item.limit, {(): 1}, -1)
+        launch = self.launch
+        if not self.by_grid or item.block is None or item.thread is None or launch is None or launch.grid is None:
+            return last
+        blocks = launch.grid["xyz".index(item.block.data.axis)]
+        division = launches.division(blocks)
+        if division is None:
+            return last
+        more = rounded_up(blocks, *division)
+        try:
+            size, by = (int(t.evaluate(x, self.current)) for x in division)
+            if more is None or case.number(item.share) != by:
+                return last
+            return {(): min(case.size(item), size + more) - 1}
+        except t.Undefined:
+            return last
 
     def _axis_size(self, axis: shapes.Axis, case: kernels.Case) -> int | None:
         """The size along an untested axis: what another test of the coordinate says, else what the grid divides."""
@@ -557,23 +579,7 @@ def _numbers(value: Any) -> Iterator[Term]:
             yield from _numbers(inner)
 
 
-def replaced(p: Poly, index: Poly, by: Poly) -> Poly:
-    """``p`` with every multiple of ``index`` in it replaced by the same multiple of ``by``."""
-    heads = [(m, c) for m, c in index.items() if m and any(x in _IDS for x in m)] or list(index.items())
-    head, factor = heads[0]
-    for monomial, value in list(p.items()):
-        rest = list(monomial)
-        if value % factor or not all(x in rest and not rest.remove(x) for x in head):  # type: ignore[func-returns-value]  # removes
-            continue
-        multiplier: Poly = {tuple(rest): value // factor}
-        whole = t.multiply(multiplier, index)
-        if whole and all(p.get(m) == c for m, c in whole.items() if m and any(x not in _CONSTANT for x in m)):
-            p = expand(t.add(t.add(p, whole, -1), t.multiply(multiplier, by) or {}))
-    return p
-
-
 _IDS = frozenset([*TID.values(), *BID.values()])
-_CONSTANT: frozenset[Term] = frozenset()
 
 
 def _highest(p: Poly, ranges: dict[Term, t.Interval]) -> int | None:
