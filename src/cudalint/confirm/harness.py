@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudalint.confirm.shape import shape
+from cudalint.confirm.shape import shape, tiled
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
@@ -90,7 +90,7 @@ class Harness:
         self.literal = False
         """Whether a grid that the caller passes is taken as it is, though it may be too small."""
         self.by_grid = False
-        """Whether an axis has no more elements than the grid was rounded up for, whatever the kernel's tests let through."""
+        """Whether an axis has no more elements than the grid was rounded up for, whatever the tests let through."""
         self.shape = shape(self.flow)
         """What a launch of the tool's own choice keeps to."""
         self._leaves = self._all_leaves()
@@ -496,6 +496,7 @@ class Harness:
                 size = self._axis_size(axis, case)
                 if size is not None:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
+                    index.update({(count,): step for count, step in tiled(p, axis)})
                     p = replaced(p, index, {(): size - 1})
         return p
 

@@ -1,4 +1,4 @@
-"""How many elements there are: what the host allocates, what a grid was sized for; and which thread is at one of them."""
+"""How many elements there are: what the host allocates, what a grid was sized for; which thread is at one of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def divided(p: Poly, by: int) -> Poly | None:
 
 
 def rounded_up(blocks: Term, size: Term, divisor: Term) -> int | None:
-    """``d`` where a grid dimension is ``size + d`` divided by ``divisor`` and rounded up, at all sizes that are tried."""
+    """``d`` where a grid dimension is ``size + d`` over ``divisor``, rounded up, at all sizes that are tried."""
     fixed = dict.fromkeys(t.leaves(divisor), 32)
     free = sorted(t.leaves(size) - fixed.keys(), key=lambda x: x.key)
     found: set[int] = {-1, 0, 1}

@@ -36,7 +36,7 @@ class _Past(NamedTuple):
     case: Case
     host: dict[Term, int]
     thread: tuple[Triple, Triple]
-    index: int
+    place: int
     element: int
     extent: int
 
@@ -61,7 +61,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
                 found = _past(launch, access, item)
                 if found is not None:
                     seen.add(item.term)
-                    yield _draft(launch, access, item, place, found)
+                    yield _draft(launch, access, place, found)
                     break
 
 
@@ -231,7 +231,7 @@ def _search(
     return past(env) if env is not None else None
 
 
-def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, found: _Past) -> Draft:
+def _draft(launch: Launch, access: Access, place: Comparison, found: _Past) -> Draft:
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
     thread = launches.thread_words(found.thread, found.case.grid, found.case.block)
@@ -240,7 +240,7 @@ def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, 
     ends = (
         f"comes to element {found.element} of `{access.obj.name}`, which has {found.extent}"
         if found.element >= found.extent
-        else f"comes to index {found.index} where there are {plural(found.extent, 'element')}"
+        else f"comes to index {found.place} where there are {plural(found.extent, 'element')}"
     )
     related = [(access.fn.file, access.node.start, access.node.end, "what it lets through")]
     return Draft(
