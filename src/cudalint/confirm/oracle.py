@@ -42,6 +42,8 @@ class Fault(NamedTuple):
     """Elements that were meant to be handled, where that is known."""
     owner: tuple[Triple, Triple] | None = None
     """The thread that handles the first wrong element where nothing is amiss: (block, thread)."""
+    threads: Any = None
+    """The numbers in the grid of all threads that took part in what is wrong, where they were seen."""
 
 
 class Run(NamedTuple):
@@ -61,6 +63,16 @@ def place(linear: int, grid: Triple, block: Triple) -> tuple[Triple, Triple]:
         (b % grid[0], b // grid[0] % grid[1], b // (grid[0] * grid[1])),
         (i % block[0], i // block[0] % block[1], i // (block[0] * block[1])),
     )
+
+
+def number(grid: Triple, block: Triple, at: Triple, thread: Triple) -> int:
+    """The number in the grid of a thread of the block ``at``; the inverse of :func:`place`."""
+    first = (at[0] + grid[0] * (at[1] + grid[1] * at[2])) * block[0] * block[1] * block[2]
+    return first + thread[0] + block[0] * (thread[1] + block[1] * thread[2])
+
+
+def _numbers(run: Run, threads: Iterable[tuple[Triple, Triple]]) -> Any:
+    return np.array([number(run.setup.grid, run.setup.block, *each) for each in threads], np.int64)
 
 
 def coverage(run: Run, *, twice: bool = False) -> Fault | None:
@@ -136,7 +148,9 @@ def written_twice(run: Run) -> Fault | None:
             wrong = tuple(Wrong(e, *place(b, run.setup.grid, run.setup.block)) for e, _, b in found)
             first, *two = found[0]
             here, there = (thread_name(*place(x, run.setup.grid, run.setup.block)) for x in two)
-            return Fault("written-twice", f"`{name}[{first}]` is written by {here} and by {there}", first, wrong)
+            text = f"`{name}[{first}]` is written by {here} and by {there}"
+            threads = np.array([x for _, a, b in found for x in (a, b)], np.int64)
+            return Fault("written-twice", text, first, wrong, threads=threads)
     return None
 
 
@@ -151,7 +165,7 @@ def outside(run: Run) -> Fault | None:
         "outside",
         f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {e.extent} elements"
         f" (line {e.site.line})",
-        e.element, wrong, e.extent,
+        e.element, wrong, e.extent, threads=_numbers(run, (e.thread for e in events)),
     )  # fmt: skip
 
 
@@ -191,7 +205,7 @@ def arrivals(run: Run) -> Fault | None:
         return Fault(
             "divergent-barrier",
             f"line {item.site.line}: {arrived} threads {whom} arrive at the barrier and {len(missing)} do not",
-            wrong[0].at, tuple(wrong), len(row),
+            wrong[0].at, tuple(wrong), len(row), threads=_missing(run),
         )  # fmt: skip
     for event in run.seen.divergent or ():
         wrong_one = Wrong(event.missing.thread[0], *event.missing)
@@ -202,6 +216,19 @@ def arrivals(run: Run) -> Fault | None:
             event.missing.thread[0], (wrong_one,), event.live,
         )  # fmt: skip
     return None
+
+
+def _missing(run: Run) -> Any:
+    """The numbers of all threads that arrive less often than others at some barrier."""
+    found = []
+    for item in run.seen.arrivals or ():
+        counts, blocks = np.asarray(item.counts), np.asarray(item.blocks)
+        if item.scope == "warp" or counts.size == 0:
+            continue
+        most = counts.max() if item.scope != "block" else counts.max(axis=1)[:, None]
+        row, inside = np.nonzero(counts < most)
+        found.append(blocks[row] * counts.shape[1] + inside)
+    return np.concatenate(found)
 
 
 def refused(run: Run) -> Fault | None:
@@ -249,6 +276,7 @@ def races(run: Run) -> Fault | None:
             "race",
             f"{thread_name(*e.first)} and {thread_name(*e.second)} meet at `{e.buffer}[{e.element}]` ({e.kind})",
             e.element, (Wrong(e.element, *e.second),),
+            threads=_numbers(run, (x for e in run.seen.races or () for x in (e.first, e.second))),
         )  # fmt: skip
     return None
 
@@ -285,18 +313,20 @@ def wraps(
     """Integer operations that wrapped, at one of the places (file, start, end) if some are given."""
     places = list(spans)
     wanted = set(kinds)
-    for e in run.seen.wraps or ():
-        if e.kind not in wanted:
-            continue
-        node, file = e.site.node, e.site.file
-        if places and not any(f is file and a <= node.start and node.end <= b for f, a, b in places):
-            continue
-        return Fault(
-            "wrap",
-            f"line {e.site.line}: `{' '.join(e.site.text.split())}` wraps to {e.value} in {thread_name(*e.thread)}",
-            None, (Wrong(int(e.value), *e.thread),),
-        )  # fmt: skip
-    return None
+
+    def asked(site: Any) -> bool:
+        node, file = site.node, site.file
+        return not places or any(f is file and a <= node.start and node.end <= b for f, a, b in places)
+
+    found = [e for e in run.seen.wraps or () if e.kind in wanted and asked(e.site)]
+    if not found:
+        return None
+    e = found[0]
+    return Fault(
+        "wrap",
+        f"line {e.site.line}: `{' '.join(e.site.text.split())}` wraps to {e.value} in {thread_name(*e.thread)}",
+        None, (Wrong(int(e.value), *e.thread),), threads=_numbers(run, (e.thread for e in found)),
+    )  # fmt: skip
 
 
 def no_end(run: Run) -> Fault | None:

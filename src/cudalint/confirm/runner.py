@@ -211,9 +211,21 @@ def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Predic
     (sizes,) = bench.predicted()
     here = [o for o in outcomes if o.fault is not None and (plan.anywhere or dict(o.trial.sizes) == sizes)]
     # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
-    held = any(not said or _is_value(o) or not set(said).isdisjoint(_places(bench, o)) for o in here)
+    held = any(
+        (not said or _is_value(o) or not set(said).isdisjoint(_places(bench, o))) and _by(witness, o) for o in here
+    )
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
     return Prediction(words, dict(witness.sizes), said[0] if said else None, held)
+
+
+def _by(witness: Witness, outcome: Outcome) -> bool:
+    """Whether a thread that did wrong is the one that was named, where one was and the same launch shows threads."""
+    fault, setup = outcome.fault, outcome.setup
+    if witness.thread is None or fault is None or fault.threads is None or setup is None:
+        return True
+    if (witness.grid or setup.grid, witness.block or setup.block) != (setup.grid, setup.block):
+        return True
+    return bool((fault.threads == oracles.number(setup.grid, setup.block, *witness.thread)).any())
 
 
 def _is_value(outcome: Outcome) -> bool:

@@ -168,12 +168,18 @@ def _tiles(p: Poly, axis: str) -> Iterator[int]:
         extent = t.constant(found.block)
         if extent is None or extent < 2:
             continue
-        for item in t.atoms_of(p):
-            if item.op == "atom" and item.data.kind == "count":
-                passed = shapes.divide(shapes.coefficient(p, item), found.scale)
-                step = t.constant(passed) if passed is not None else None
-                extent = step if step is not None and step > 1 and extent % step == 0 else extent
-        yield extent
+        yield min((step for _, step in tiled(p, found)), default=extent)
 
 
-__all__ = ["Shape", "shape"]
+def tiled(p: Poly, axis: shapes.Axis) -> Iterator[tuple[Term, int]]:
+    """The passes of a loop that goes over a tile in steps of the block, with the step."""
+    extent = t.constant(axis.block or {})
+    for item in t.atoms_of(p):
+        if extent is not None and item.op == "atom" and item.data.kind == "count":
+            passed = shapes.divide(shapes.coefficient(p, item), axis.scale)
+            step = t.constant(passed) if passed is not None else None
+            if step is not None and step > 1 and extent % step == 0:
+                yield item, step
+
+
+__all__ = ["Shape", "shape", "tiled"]

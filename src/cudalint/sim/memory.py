@@ -146,6 +146,8 @@ class Page:
         """Note which threads wrote the granules ``index``."""
         if self.first is None:
             self.first = np.full(self.granules, -1, np.int64)
+        # Backwards: of several lanes at one granule the first one stays.
+        index, threads = index[::-1], threads[::-1]
         first = self.first
         before = first[index]
         fresh = before < 0
