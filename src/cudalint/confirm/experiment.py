@@ -76,6 +76,13 @@ class Bench:
         """The kernel by itself, its own parameters as sizes."""
         return self if self.launch is None else Bench(self.code, self.kernel, None, self.witness)
 
+    def as_predicted(self) -> bool:
+        """Whether the launch itself has the dimensions of the witness at its sizes."""
+        if self.launch is None or self.witness is None:
+            return False
+        found = self.harness.dimensions(self.harness.assignment(dict(self.witness.sizes)))
+        return found == (self.witness.grid, self.witness.block)
+
     @property
     def main(self) -> str | None:
         """The size that is varied first."""

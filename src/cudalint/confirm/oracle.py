@@ -218,6 +218,28 @@ def arrivals(run: Run) -> Fault | None:
     return None
 
 
+def rank(block: Triple, thread: Triple) -> int:
+    """A thread's number in its block."""
+    return thread[0] + block[0] * (thread[1] + block[1] * thread[2])
+
+
+def lanes(run: Run) -> Fault | None:
+    """Lanes that a collective reads and that take no part, live ones that its mask names, a caller that it lacks."""
+    for event in run.seen.absent or ():
+        if event.read is not event.gone:
+            # Votes, matches and syncs are defined over the lanes that have not exited; of a live lane that is read
+            # the mask tells, where it names it.
+            continue
+        caller = thread_name(*event.thread)
+        did = "reads" if event.read else "names"
+        where = "which has exited" if event.gone else "which is elsewhere"
+        text = f"line {event.site.line}: `{event.name}` of {caller} {did} lane {event.lane}, {where}"
+        if not event.read and rank(run.setup.block, event.thread.thread) % 32 == event.lane:
+            text = f"line {event.site.line}: the mask of `{event.name}` lacks the lane of {caller}"
+        return Fault("absent-lane", text, event.lane, (Wrong(event.lane, *event.thread),), 32)
+    return None
+
+
 def _missing(run: Run) -> Any:
     """The numbers of all threads that arrive less often than others at some barrier."""
     found = []
@@ -349,6 +371,6 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "last", "no_end",
-    "outside", "place", "races", "refused", "thread_name", "wraps", "written_twice",
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "lanes", "last",
+    "no_end", "outside", "place", "races", "refused", "thread_name", "wraps", "written_twice",
 ]  # fmt: skip

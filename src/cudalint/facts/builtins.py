@@ -27,6 +27,8 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import I32, U32, U64, Float, Int
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cudalint.facts.events import Value
     from cudalint.facts.expressions import Expressions as Walker
 
@@ -42,6 +44,10 @@ _GROUP_SCOPES = {
 _LOADS = frozenset({"__ldg", "__ldcg", "__ldca", "__ldcs", "__ldlu", "__ldcv"})
 _STORES = frozenset({"__stcg", "__stwb", "__stcs", "__stwt"})
 _AXES = "xyz"
+_SHUFFLE = re.compile(r"shfl(?:_(down|up|xor))?")
+_TILE = re.compile(r"thread_block_tile<\s*(\d+)")
+_LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
+_ALL_LANES = 0xFFFFFFFF
 
 
 def group_scope(type_name: str) -> str | None:
@@ -69,6 +75,11 @@ def known_call(walker: Walker, node: ir.Call, name: str) -> Value:
         return walker.fresh("call", name, node.type)
     if name == "sync" and node.args:
         return _sync(walker, node, str(node.args[0].type))
+    if name == "reduce" and len(args) == 3 and group_scope(str(node.args[0].type)) == "warp":
+        event: Collective = walker.event(Collective, node)
+        value = args[1] if isinstance(args[1], Term) else None
+        _exchange(walker, event, "cg::reduce", value, _tile_lanes(str(node.args[0].type)), reads="all")
+        return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
     if is_assertion(name) and args and _assertion(walker, node, name, args):
         return walker.fresh("call", name, node.type)
     return walker.unseen(node, args)
@@ -117,6 +128,8 @@ def _sync(walker: Walker, node: ir.Call, type_name: str) -> Value:
             walker.value(arg)
         return walker.unknown_value("call", node.name, node.type, level=UNKNOWN)
     _barrier(walker, node, "sync", scope)
+    if scope == "warp":
+        _exchange(walker, walker.event(Collective, node), "sync", None, _tile_lanes(type_name))
     return walker.fresh("call", node.name, node.type)
 
 
@@ -125,9 +138,9 @@ def _collective(walker: Walker, node: ir.Call, name: str) -> Value:
     event: Collective = walker.event(Collective, node)
     masked = name not in LEGACY_COLLECTIVES
     position = WARP_COLLECTIVES.get(name) if masked else 0
-    event.name, event.mask = name, args[0] if masked and args else None
-    event.value = args[position] if position is not None and position < len(args) else None
-    walker.flow.collectives.append(event)
+    mask = args[0] if masked and args else const(_ALL_LANES, U32) if name == "__syncwarp" else None
+    value = args[position] if position is not None and position < len(args) else None
+    _exchange(walker, event, name, value, 32, mask=mask, operands=args[2 if masked else 1 :])
     if name == "__syncwarp":
         _barrier(walker, node, name, "warp")
         return walker.fresh("call", name, node.type)
@@ -137,6 +150,20 @@ def _collective(walker: Walker, node: ir.Call, name: str) -> Value:
     if name in ("__shfl_sync", "__shfl") and lane is not None and lane.op == "const":
         return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
     return walker.fresh("call", name, node.type, level=THREAD)
+
+
+def _exchange(
+    walker: Walker, event: Collective, name: str, value: Term | None, lanes: int | None, *, mask: Term | None = None,
+    operands: Sequence[Term] = (), reads: str | None = None,
+) -> None:  # fmt: skip
+    """Records a warp collective; what a shuffle reads is told by its name."""
+    if reads is None:
+        found = _SHUFFLE.search(name)
+        reads = (found[1] or "index") if found is not None else ""
+    event.name, event.mask, event.value, event.lanes, event.reads = name, mask, value, lanes, reads
+    event.operand = operands[0] if operands and reads else None
+    event.width = operands[1] if len(operands) > 1 and reads else None
+    walker.flow.collectives.append(event)
 
 
 def _atomic(walker: Walker, node: ir.Call, name: str) -> Value:
@@ -299,8 +326,7 @@ def _group_value(walker: Walker, node: ir.Call, scope: str, name: str, type_name
             which = {"thread_index": "threadIdx", "group_index": "blockIdx"}.get(name, "blockDim")
             return Record(which, node.type, _triple(which))
     if scope == "warp":
-        match = re.search(r"thread_block_tile<\s*(\d+)", type_name)
-        lanes = int(match.group(1)) if match else None
+        lanes = _tile_lanes(type_name)
         rank = t.convert(_linear("threadIdx", "blockDim"), U32)
         if name in ("size", "num_threads"):
             return const(lanes, U32) if lanes else walker.fresh("call", name, node.type, level=WARP_UNIFORM)
@@ -315,6 +341,12 @@ def _group_value(walker: Walker, node: ir.Call, scope: str, name: str, type_name
     return None
 
 
+def _tile_lanes(type_name: str) -> int | None:
+    """Lanes of a tile, where the type tells."""
+    match = _TILE.search(type_name)
+    return int(match.group(1)) if match else None
+
+
 def _method(walker: Walker, node: ir.Call, name: str) -> Value:
     receiver = node.receiver
     assert receiver is not None
@@ -327,6 +359,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             for arg in node.args:
                 walker.value(arg)
             _barrier(walker, node, f"{type_name.rsplit('::', 1)[-1]}::sync", scope)
+            if scope == "warp":
+                _exchange(walker, walker.event(Collective, node), "tile::sync", None, _tile_lanes(type_name))
             return walker.fresh("call", name, node.type)
         operands = [walker.term(walker.value(a)) for a in node.args]
         value = _group_value(walker, node, scope, name, type_name)
@@ -334,8 +368,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             return value
         if scope == "warp" and name.startswith(("shfl", "any", "all", "ballot", "match")):
             event: Collective = walker.event(Collective, node)
-            event.name, event.mask, event.value = f"tile::{name}", None, operands[0] if operands else None
-            walker.flow.collectives.append(event)
+            value_in = operands[0] if operands else None
+            _exchange(walker, event, f"tile::{name}", value_in, _tile_lanes(type_name), operands=operands[1:])
             level = WARP_UNIFORM if name in ("any", "all", "ballot") else THREAD
             return walker.fresh("call", name, node.type, level=level)
         return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
@@ -353,9 +387,14 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         walker.value(receiver)
         values = [walker.value(a) for a in node.args]
         event = walker.event(Collective, node)
-        event.name, event.mask = f"{cub.group(0)}::{name}", None
-        event.value = walker.term(values[0]) if values else None
-        walker.flow.collectives.append(event)
+        logical = _LOGICAL_WARP.search(type_name)
+        # A number of valid items says whose values are read.
+        lanes = None if cub.group(1) == "Reduce" and len(values) > 1 + (name == "Reduce") else 32
+        if lanes and logical:
+            lanes = int(logical.group(1))
+        value_in = walker.term(values[0]) if values else None
+        reads = "all" if cub.group(1) in ("Reduce", "Scan") else ""
+        _exchange(walker, event, f"{cub.group(0)}::{name}", value_in, lanes, reads=reads)
         return walker.unknown_value("call", name, node.type, level=THREAD)
     args = [walker.value(a) for a in node.args]
     if name == "empty" and not node.args:

@@ -310,6 +310,14 @@ class CallEvent(Event):
     result: Value | None
 
 
+class Asserted(NamedTuple):
+    """An assertion: its condition as a term, the call and the function in whose text it stands."""
+
+    term: Term
+    node: Node
+    fn: Function
+
+
 class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
@@ -324,7 +332,7 @@ class Flow:
         self.params: dict[Var, Value] = {}
         self.objects: dict[Var, Obj] = {}
         self.accesses: list[Access] = []
-        self.asserted: list[Term] = []
+        self.asserted: list[Asserted] = []
         """What assertions say that every thread meets."""
         self.barriers: list[Barrier] = []
         self.collectives: list[Collective] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
@@ -24,6 +25,9 @@ CODES = ("CL301", "CL302")
 
 #: Guards that only tell what the threads still here have in common; the rest decide who is here.
 _ALIVE = frozenset({"return", "assert"})
+_COUNTERS = frozenset({"loop", "count"})
+_PASSES = 4
+"""Passes of a loop that are looked at."""
 _DIVERGENT = frozenset({WARP_UNIFORM, THREAD})
 
 
@@ -104,8 +108,8 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
         lost
         or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
     )
-    message = f"threads for which {_condition(guards[-1])} return here and never reach {what}: {consequence}" + (
-        _EXACT if exact else ""
+    message = f"threads for which {support.condition(guards[-1])} return here and never reach {what}: {consequence}" + (
+        support.EXACT if exact else ""
     )
     whom = _whom(split, barrier.scope, split.first_block)
     return Draft(
@@ -145,12 +149,23 @@ def _met(store: Access, load: Access, split: support.Split, condition: Term) -> 
         for thread in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
             env = {**split.env, **support.coordinates(split.first_block, thread)}
             if t.evaluate(condition, env):
-                missing.add(t.evaluate(store.index, env))
+                missing |= _positions(store.index, env)
             else:
-                read.add(t.evaluate(load.index, env))
+                read |= _positions(load.index, env)
     except t.Undefined:
         return True
     return not missing.isdisjoint(read)
+
+
+def _positions(index: Term, env: dict[Term, int]) -> set[int]:
+    """Where a thread accesses an array, in the first passes of the loops around; Undefined where it cannot be told."""
+    counters = sorted((x for x in t.leaves(index) if x.data.kind in _COUNTERS and x not in env), key=lambda x: x.key)
+    if len(counters) > 2:
+        raise t.Undefined
+    return {
+        int(t.evaluate(index, {**env, **dict(zip(counters, values, strict=True))}))
+        for values in product(range(_PASSES), repeat=len(counters))
+    }
 
 
 def _after(access: Access, event: Event) -> bool:
@@ -176,13 +191,13 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
         fn, node, name = site.fn, site.call, f"{site.callee.name}, which waits at a {name},"
     return Draft(
         "CL302", fn, fn.file, node.start, node.end,
-        f"{name} is reached by some threads of the {barrier.scope} only: {reason}{_EXACT if exact else ''}",
+        f"{name} is reached by some threads of the {barrier.scope} only: {reason}{support.EXACT if exact else ''}",
         "move the barrier to where every thread passes it equally often",
         Witness(
             split.sizes, split.grid, split.block, (split.stays_block, split.stays),
             _values(split, whom, split.taken, split.others, split.first, split.stays),
         ),
-        ((parting.fn.file, parting.node.start, _header_end(parting), "threads part here"), *related),
+        ((parting.fn.file, parting.node.start, support.header_end(parting), "threads part here"), *related),
         "warning" if exact else None,
     )  # fmt: skip
 
@@ -204,9 +219,6 @@ def _name(thread: support.Triple) -> str:
     return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
 
 
-_EXACT = "; the visible launches do not come to it: that takes a size that is no multiple of the block"
-
-
 def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term], Guard]:
     """Why a guard parts the threads, the conditions under which a thread comes to the barrier, and where it is."""
     differs = "which differs between " + ("threads" if scope == "block" else f"blocks of the {scope}")
@@ -215,30 +227,13 @@ def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term], 
         for control in guard.loop.control:
             if uniformity.level(control) in _DIVERGENT:
                 if control is guard.loop.cond:
-                    return f"the loop around it runs while {_condition(guard)}, {differs}", [control], guard
+                    return f"the loop around it runs while {support.condition(guard)}, {differs}", [control], guard
                 leaving = guard.loop.leaves.get(control, guard)
-                under = _condition(leaving) if leaving is not guard else "a condition"
+                under = support.condition(leaving) if leaving is not guard else "a condition"
                 return f"the loop around it is left by a `break` under {under}, {differs}", [t.lnot(control)], leaving
     if guard.why in ("continue", "break"):
-        return f"it comes after a `{guard.why}` under {_condition(guard)}, {differs}", [guard.term], guard
-    return f"it stands under {_condition(guard)}, {differs}", [guard.term], guard
-
-
-def _condition(guard: Guard) -> str:
-    """The condition that a guard is about, as the source has it."""
-    node = guard.node
-    cond = getattr(node, "cond", None) or getattr(node, "left", None)
-    if cond is None:
-        return "a condition"
-    spelled = f"`{support.text(guard.fn, cond)}`"
-    taken = guard.why in ("if", "loop", "short-circuit", "switch")
-    return spelled if guard.positive is taken or guard.why == "loop" else f"not {spelled}"
-
-
-def _header_end(guard: Guard) -> int:
-    node = guard.node
-    cond = getattr(node, "cond", None)
-    return getattr(node, "header_end", None) or (cond.end if cond is not None else node.end)
+        return f"it comes after a `{guard.why}` under {support.condition(guard)}, {differs}", [guard.term], guard
+    return f"it stands under {support.condition(guard)}, {differs}", [guard.term], guard
 
 
 def experiment_cl301(bench: Bench) -> Plan:

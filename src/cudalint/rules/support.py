@@ -12,9 +12,9 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cudalint.facts.events import Event
+    from cudalint.facts.events import Event, Guard
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -26,6 +26,7 @@ Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _NO_SIZES = _LAUNCH_KINDS | {"count", "loop", "argc"}
 _SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
+EXACT = "; no visible launch comes to it, but only as long as n is a multiple of the block and no block reaches past it"
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
 _DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "note"}
@@ -51,6 +52,24 @@ def calls(event: Event) -> tuple[Place, ...]:
         (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
         for site in reversed(event.stack)
     )
+
+
+def condition(guard: Guard) -> str:
+    """The condition that a guard is about, as the source has it."""
+    node = guard.node
+    cond = getattr(node, "cond", None) or getattr(node, "left", None)
+    if cond is None:
+        return "a condition"
+    spelled = f"`{text(guard.fn, cond)}`"
+    taken = guard.why in ("if", "loop", "short-circuit", "switch")
+    return spelled if guard.positive is taken or guard.why == "loop" else f"not {spelled}"
+
+
+def header_end(guard: Guard) -> int:
+    """Where the header of the statement that a guard stands for ends."""
+    node = guard.node
+    cond = getattr(node, "cond", None)
+    return getattr(node, "header_end", None) or (cond.end if cond is not None else node.end)
 
 
 def launched_at(kernel: Kernel, limit: int = 2) -> tuple[Place, ...]:
@@ -150,9 +169,7 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
         found = _split_at(launch, cond, data, scope)
         if found is not None:
             return found
-    shape = block_shape(kernel)
-    limit = kernel.config.max_elements
-    found = _search(cond, data, scope, lambda env: (_covering(env, shape), shape), (), shape, limit)
+    found = _search(cond, data, scope, list(assignments_alone(kernel, [cond], data)))
     if found is None or not shown or len(shown) < len(kernel.launches):
         return found
     return found._replace(visible=False)
@@ -160,35 +177,12 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
 
 def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str) -> Split | None:
     """The same at one visible launch: its own grid and block, sizes that its host function lets through."""
-    assert launch.grid is not None
-    assert launch.block is not None
-    parts = (*launch.grid, *launch.block)
-
-    def dims(env: dict[Term, int]) -> tuple[Triple, Triple] | None:
-        if not all(w.allowed(c, env) for c in launch.conditions):
-            return None
-        try:
-            grid, block = halves([int(t.evaluate(p, env)) for p in parts])
-        except t.Undefined:
-            return None
-        possible = min(*grid, *block) > 0 and block[0] * block[1] * block[2] <= 1024
-        return (grid, block) if possible else None
-
-    shape = [launch.known_block(a) or 0 for a in "xyz"]
-    usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
-    found = _search(launch.at_launch(cond), data, scope, dims, parts, usual, launch.config.max_elements)
+    at_host = launch.at_launch(cond)
+    found = _search(at_host, data, scope, list(assignments_at(launch, [at_host], data)))
     if found is None:
         return None
-    fixed = {
-        x.data.name: value.data
-        for x in t.leaves(cond)
-        if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
-    }
-    env = dict(found.env)
-    for formal, actual in launch.mapping.items():
-        number = _value(actual, found.env)
-        if number is not None:
-            env[formal] = number
+    fixed = passed_constants(launch, [cond])
+    env = with_parameters(launch, found.env)
     return found._replace(visible=True, sizes={**fixed, **found.sizes}, env=env)
 
 
@@ -207,17 +201,63 @@ def _covering(env: dict[Term, int], shape: Triple) -> Triple:
     return blocks, 2 if shape[1] > 1 else 1, 2 if shape[2] > 1 else 1
 
 
-def _search(
-    cond: Term, data: set[Term], scope: str, dims: Callable[[dict[Term, int]], tuple[Triple, Triple] | None],
+class Assigned(NamedTuple):
+    """Values of everything that is the same in all threads of a launch of ``grid`` and ``block``: ``env`` holds them,
+    of which ``sizes`` were chosen."""
+
+    env: dict[Term, int]
+    grid: Triple
+    block: Triple
+    sizes: list[Term]
+
+    def at(self, block_index: Triple, thread_index: Triple) -> dict[Term, int]:
+        """The values as one thread sees them."""
+        return {**self.env, **coordinates(block_index, thread_index)}
+
+    @property
+    def named(self) -> dict[str, int]:
+        """The sizes by name."""
+        return {x.data.name: self.env[x] for x in self.sizes if x.data.kind in _SIZES}
+
+
+def assignments_at(launch: Launch, terms: Sequence[Term], data: set[Term]) -> Iterator[Assigned]:
+    """Cases of one visible launch for terms in its host's atoms: its own grid and block, sizes that its host function
+    lets through. ``data`` are atoms that get no value."""
+    assert launch.grid is not None
+    assert launch.block is not None
+    parts = (*launch.grid, *launch.block)
+
+    def dims(env: dict[Term, int]) -> tuple[Triple, Triple] | None:
+        if not all(w.allowed(c, env) for c in launch.conditions):
+            return None
+        try:
+            grid, block = halves([int(t.evaluate(p, env)) for p in parts])
+        except t.Undefined:
+            return None
+        possible = min(*grid, *block) > 0 and block[0] * block[1] * block[2] <= 1024
+        return (grid, block) if possible else None
+
+    shape = [launch.known_block(a) or 0 for a in "xyz"]
+    usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
+    return _assignments(terms, data, dims, parts, usual, launch.config.max_elements)
+
+
+def assignments_alone(kernel: Kernel, terms: Sequence[Term], data: set[Term]) -> Iterator[Assigned]:
+    """Cases of a kernel by itself: its usual block, and a grid that covers the sizes."""
+    shape = block_shape(kernel)
+    return _assignments(terms, data, lambda env: (_covering(env, shape), shape), (), shape, kernel.config.max_elements)
+
+
+def _assignments(
+    terms: Sequence[Term], data: set[Term], dims: Callable[[dict[Term, int]], tuple[Triple, Triple] | None],
     parts: Sequence[Term], usual: Triple, limit: int | None,
-) -> Split | None:  # fmt: skip
+) -> Iterator[Assigned]:  # fmt: skip
     threads = usual[0] * usual[1] * usual[2]
-    leaves = t.leaves(cond)
-    free_leaves = sorted(data & leaves, key=lambda x: x.key)
+    leaves = {x for term in terms for x in t.leaves(term)}
     involved = [x for x in leaves if x not in data] + [x for p in parts for x in t.leaves(p)]
     sizes = list(dict.fromkeys(x for x in involved if x.data.kind not in _LAUNCH_KINDS))
     sizes.sort(key=lambda x: (x not in leaves, x.key))
-    known = [int(c) for c in w.constants([cond])]
+    known = [int(c) for c in w.constants(terms)]
     around = (threads - 1, threads, threads + 1, usual[0] + 1, usual[1] + 1)
     choices: list[Sequence[int]] = []
     for leaf in sizes:
@@ -228,18 +268,43 @@ def _search(
         elif limit is not None:
             values = [v for v in values if v <= limit]
         choices.append(values or [leaf.data.lo])
-    free = [_values(x, w.constants([cond], floats=True)) for x in free_leaves]
     # One thread over a full block is the case people meet; then the smallest.
     over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
-    tries = list(dict.fromkeys([over, *islice(_diagonal(choices), max(_TRIES, _PASSES if len(sizes) == 1 else 0))]))
-    # A few threads first: most conditions part them at the ends or between neighbours.
-    for sampled, assignment in [(True, a) for a in tries] + [(False, a) for a in tries[:8]]:
+    tries = dict.fromkeys([over, *islice(_diagonal(choices), max(_TRIES, _PASSES if len(sizes) == 1 else 0))])
+    for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env)
-        if shape is None:
-            continue
-        grid, block = shape
-        env.update(dimensions(grid, block))
+        if shape is not None:
+            env.update(dimensions(*shape))
+            yield Assigned(env, *shape, sizes)
+
+
+def with_parameters(launch: Launch, env: dict[Term, int]) -> dict[Term, int]:
+    """Values of a host's atoms with those of the kernel's parameters added."""
+    result = dict(env)
+    for formal, actual in launch.mapping.items():
+        number = _value(actual, env)
+        if number is not None:
+            result[formal] = number
+    return result
+
+
+def passed_constants(launch: Launch, terms: Iterable[Term]) -> dict[str, int]:
+    """The kernel's parameters in ``terms`` for which the launch passes a constant, by name."""
+    return {
+        x.data.name: value.data
+        for x in {x for term in terms for x in t.leaves(term)}
+        if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
+    }
+
+
+def _search(cond: Term, data: set[Term], scope: str, cases: Sequence[Assigned]) -> Split | None:
+    leaves = t.leaves(cond)
+    free_leaves = sorted(data & leaves, key=lambda x: x.key)
+    free = [_values(x, w.constants([cond], floats=True)) for x in free_leaves]
+    # A few threads first: most conditions part them at the ends or between neighbours.
+    for sampled, case in [(True, c) for c in cases] + [(False, c) for c in cases[:8]]:
+        env, grid, block = case.env, case.grid, case.block
         last = (grid[0] - 1, grid[1] - 1, grid[2] - 1)
         groups: Iterable[list[Triple]]
         if scope == "block":
@@ -251,9 +316,8 @@ def _search(
                 continue
             found = _part(cond, env, block, group, free_leaves, free)
             if found is not None:
-                named = {x.data.name: env[x] for x in sizes if x.data.kind in _SIZES}
-                there = {f"{x.data.name} there": env[x] for x in sizes if x.data.kind in ("loop", "exit")}
-                return Split(named, grid, block, *found, not free_leaves, env, there=there)
+                there = {f"{x.data.name} there": env[x] for x in case.sizes if x.data.kind in ("loop", "exit")}
+                return Split(case.named, grid, block, *found, not free_leaves, env, there=there)
     return None
 
 
@@ -265,6 +329,11 @@ def unrolled(conditions: Sequence[Term]) -> Term:
     cond = t.TRUE
     for item in conditions:
         cond = t.land(cond, item)
+    return over_passes(cond)
+
+
+def over_passes(term: Term) -> Term:
+    """A value with every induction variable in it written as its start and a pass number of its loop."""
     for _ in range(4):
         loops = {
             x: t.binary(
@@ -273,13 +342,13 @@ def unrolled(conditions: Sequence[Term]) -> Term:
                 t.binary("mul", t.convert(x.data.data.loop.counter, x.type), step, x.type),
                 x.type,
             )
-            for x in t.leaves(cond)
+            for x in t.leaves(term)
             if x.data.kind == "loop" and x.data.data.init is not None and (step := x.data.data.step) is not None
         }
         if not loops:
             break
-        cond = t.substitute(cond, loops)
-    return cond
+        term = t.substitute(term, loops)
+    return term
 
 
 def _differ(cond: Term, env: dict[Term, int], shape: Triple, blocks: list[Triple]) -> bool:

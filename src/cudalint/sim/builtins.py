@@ -681,8 +681,7 @@ def _syncwarp(code: Calls, node: ir.Call, name: str) -> Eval:
     mask = code.converted(node.args[0], U32) if node.args else None
 
     def run(f: Frame) -> Any:
-        if mask is not None:
-            warps.check_mask(f, mask(f), name, site)
+        warps.check_mask(f, mask(f) if mask is not None else np.uint32(0xFFFFFFFF), name, site)
         machine.warp_barrier(f)
 
     return run

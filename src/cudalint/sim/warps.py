@@ -49,12 +49,19 @@ def warps_of(f: Frame) -> Warps:
     return found
 
 
-def check_mask(f: Frame, mask: Any, name: str, site: Site) -> None:
-    """Note the lanes that ``mask`` names and that do not take part."""
+def check_mask(f: Frame, mask: Any, name: str, site: Site, *, read: bool = False) -> None:
+    """Note the lanes that ``mask`` names and that do not take part, and those that take part and that it lacks.
+
+    ``read`` tells that a value is taken from every lane that it names.
+    """
     w = warps_of(f)
-    missing = np.asarray(mask, np.uint32) & ~w.masks[w.warp]
+    named = spread(np.asarray(mask, np.uint32), f.n)
+    lacking = np.flatnonzero(named >> w.lane.astype(np.uint32) & np.uint32(1) == 0)
+    if len(lacking):
+        f.machine.absent(f, name, lacking, w.lane[lacking], False, site)
+    missing = named & ~w.masks[w.warp]
     threads = f.machine.threads_per_block
-    if threads % 32:
+    if threads % 32 and not read:
         # Lanes past the end of the block never were: a full mask may name them.
         inside = f.lanes() % threads // 32 * 32
         exist = np.minimum(threads - inside, 32).astype(np.uint64)
@@ -63,7 +70,8 @@ def check_mask(f: Frame, mask: Any, name: str, site: Site) -> None:
         lanes = np.flatnonzero(missing)
         lowest = np.asarray(missing[lanes], np.uint64)
         source = np.log2((lowest & (~lowest + np.uint64(1))).astype(np.float64)).astype(np.int64)
-        f.machine.absent(f, name, lanes, source, False, site)
+        for taken in (True, False) if read else (False,):
+            f.machine.absent(f, name, lanes, source, taken, site)
 
 
 def exchange(f: Frame, value: Any, source: Any, name: str, site: Site) -> Any:
@@ -312,6 +320,8 @@ def synchronise(f: Frame, group: Any, site: Site) -> None:
     if group.kind in ("block", "grid"):
         f.machine.barrier(f, site, group.kind)
     else:
+        if group.kind == "tile":
+            check_mask(f, tile_mask(f, group), "tile::sync", site)
         f.machine.warp_barrier(f)
 
 
@@ -327,11 +337,13 @@ def _group_reduce(code: Calls, node: ir.Call, _name: str) -> Eval:
         "plus": np.add, "less": np.minimum, "greater": np.maximum, "bit_and": np.bitwise_and, "bit_or": np.bitwise_or,
         "bit_xor": np.bitwise_xor,
     }[kind]  # fmt: skip
-    group, value = code.expr(node.args[0]), code.expr(node.args[1])
+    group, value, site = code.expr(node.args[0]), code.expr(node.args[1]), code.site(node)
 
     def run(f: Frame) -> Any:
         g = group(f)
         x = spread(value(f), f.n)
+        if g.kind == "tile":
+            check_mask(f, tile_mask(f, g), node.name, site, read=True)
         return grouped(f, x, function, group_ids(f, g))
 
     return run
@@ -407,6 +419,7 @@ def _cub(code: Calls, node: ir.Call, name: str, block: bool, kind: str) -> Eval 
         if block:
             machine.barrier(f, site)
         else:
+            check_mask(f, np.uint32(0xFFFFFFFF), name, site, read=True)
             machine.warp_barrier(f)
         group = lanes // machine.threads_per_block if block else warps_of(f).warp
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
@@ -424,6 +437,12 @@ def _cub(code: Calls, node: ir.Call, name: str, block: bool, kind: str) -> Eval 
         return None
 
     return run
+
+
+def tile_mask(f: Frame, group: Group) -> Any:
+    """For each active lane, the lanes of its tile."""
+    first = warps_of(f).lane // group.size * group.size
+    return (np.uint64((1 << group.size) - 1) << first.astype(np.uint64)).astype(np.uint32)
 
 
 def _property(f: Frame, g: Group, name: str) -> Any:
@@ -480,8 +499,7 @@ def _collective(f: Frame, g: Group, name: str, args: list[Any], site: Site) -> A
     label = f"tile::{name}"
     if g.kind == "tile":
         first = w.lane // g.size * g.size
-        full = np.uint64((1 << g.size) - 1) << first.astype(np.uint64)
-        mask = full.astype(np.uint32)
+        mask = tile_mask(f, g)
     elif g.kind == "lanes":
         mask = np.asarray(g.mask, np.uint32)
     else:

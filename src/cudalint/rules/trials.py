@@ -1,0 +1,117 @@
+"""Launches of a kernel with numbers for everything that all threads share, to ask what single threads do there.
+
+A rule that finds a fault by trying asks for the trials of the terms that matter to it: the visible launches
+first, with sizes that their host functions let through, then the kernel by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.rules import launches, support
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+    from cudalint.rules.support import Triple
+
+_LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
+_SHOWN = frozenset({"device", "argc"})
+
+
+class Trial(NamedTuple):
+    """A launch with numbers. ``launch`` is None where the kernel is taken by itself. ``env`` holds the values of the
+    kernel's atoms but for the thread's own coordinates and for data; ``sizes`` are those chosen, by name."""
+
+    launch: Launch | None
+    env: dict[Term, int]
+    grid: Triple
+    block: Triple
+    sizes: dict[str, int]
+
+    def at(self, block_index: Triple, thread_index: Triple) -> dict[Term, int]:
+        """The values as one thread sees them."""
+        return {**self.env, **support.coordinates(block_index, thread_index)}
+
+    def blocks(self) -> list[Triple]:
+        """Blocks that tell: the first, its neighbours along each axis, the last."""
+        x, y, z = self.grid
+        return list(dict.fromkeys([
+            (0, 0, 0), (min(1, x - 1), 0, 0), (0, min(1, y - 1), 0), (0, 0, min(1, z - 1)), (x - 1, 0, 0),
+            (x - 1, y - 1, z - 1),
+        ]))  # fmt: skip
+
+    def threads(self) -> Iterator[Triple]:
+        """The threads of a block in the order of their ranks."""
+        x, y, z = self.block
+        return ((i, j, k) for k in range(z) for j in range(y) for i in range(x))
+
+
+def trials(kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared: bool = False) -> Iterator[Trial]:
+    """The trials for ``terms``, induction variables of which are written over the passes of their loops.
+
+    Atoms that differ from thread to thread and are not made of launch built-ins (data) get no value; with ``shared``
+    those that all lanes of a warp share get one, and one warp is to be looked at.
+    Without ``alone`` only visible launches are tried.
+    """
+    own = [support.over_passes(x) for x in terms]
+    uniformity = kernel.uniformity()
+    leaves = {x for term in own for x in t.leaves(term)}
+    data = {x for x in leaves if x.data.kind not in _LAUNCH_KINDS and _is_data(x, uniformity.level(x), shared)}
+    for launch in shown(kernel):
+        constants = support.passed_constants(launch, own)
+        for case in support.assignments_at(launch, [launch.at_launch(x) for x in own], data):
+            env = support.with_parameters(launch, case.env)
+            yield Trial(launch, env, case.grid, case.block, {**constants, **case.named})
+    if alone:
+        for case in support.assignments_alone(kernel, own, data):
+            yield Trial(None, case.env, case.grid, case.block, case.named)
+
+
+def _is_data(leaf: Term, level: int, shared: bool) -> bool:
+    """Whether an atom gets no value: it differs between threads, or is a constant that nobody here can see."""
+    info = leaf.data
+    if info.kind == "load" and shared:
+        return level > t.WARP_UNIFORM
+    return level > t.UNIFORM or info.kind == "name" or getattr(info.data, "kind", "") == "template"
+
+
+def shown(kernel: Kernel) -> list[Launch]:
+    """The visible launches whose dimensions the source shows: made of sizes, constants and what the device says."""
+    return [
+        x for x in kernel.launches
+        if x.grid is not None and x.block is not None
+        and all(launches.is_size(leaf) or leaf.data.kind in _SHOWN for d in (*x.grid, *x.block) for leaf in t.leaves(d))
+    ]  # fmt: skip
+
+
+def unreached(kernel: Kernel, trial: Trial) -> bool:
+    """Whether it took a trial beside the visible launches to show a fault: each of them has been tried, or its host
+    function refuses these sizes."""
+    if trial.launch is not None or not kernel.launches:
+        return False
+    known = set(shown(kernel))
+    return all(x in known or not _lets_through(x, trial.env) for x in kernel.launches)
+
+
+def _lets_through(launch: Launch, env: dict[Term, int]) -> bool:
+    """Whether the host's checks allow the values that the kernel's parameters have in a trial."""
+    host = {}
+    for formal, actual in launch.mapping.items():
+        while actual.op == "cast":
+            actual = actual.args[0]
+        if actual.op == "atom" and formal in env:
+            host[actual] = env[formal]
+    return all(w.allowed(c, host) for c in launch.conditions)
+
+
+def value(term: Term, env: dict[Term, int]) -> Any:
+    """The value of a term; None where it has none."""
+    try:
+        return t.evaluate(term, env)
+    except (t.Undefined, OverflowError):
+        return None
