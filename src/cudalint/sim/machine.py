@@ -57,6 +57,7 @@ class Machine:
         self.stamps: Any = np.zeros(0, np.int64)
         self.intervals: Any = np.zeros(0, np.int64)
         self.next_interval = 1
+        self.lanes: dict[int, dict[str, Any]] = {}
         self.warp_epochs: Any = np.zeros(0, np.int64)
         self.version = 0
         self.epoch = 0
@@ -77,9 +78,10 @@ class Machine:
         self.live_count = total
         self.intervals = np.arange(self.next_interval, self.next_interval + count, dtype=np.int64)
         self.next_interval += count
-        self.warp_epochs = np.zeros(total, np.int64)
         self.epoch += 1
-        self.restamp()
+        if self.races:
+            self.warp_epochs = np.zeros(total, np.int64)
+            self.restamp()
         inside = np.arange(threads, dtype=np.uint32)
         bx, by, _ = self.block
         gx, gy, _ = self.grid
@@ -87,18 +89,24 @@ class Machine:
         def per_thread(values: Any) -> Any:
             return values[0] if threads == 1 or (values == values[0]).all() else np.tile(values, count)
 
+        # What is the same in every batch of so many blocks; never written to.
+        same = self.lanes.get(count)
+        if same is None:
+            tid = np.tile(np.arange(threads, dtype=np.int64), count)
+            same = self.lanes[count] = {
+                "tx": per_thread(inside % bx), "ty": per_thread(inside // bx % by),
+                "tz": per_thread(inside // (bx * by)), "lane": np.arange(total, dtype=np.int64), "tid": tid,
+                "row": np.int64(0) if count == 1 else np.repeat(np.arange(count, dtype=np.int64), threads),
+            }  # fmt: skip
+
         def per_block(values: Any) -> Any:
             return values[0] if count == 1 or (values == values[0]).all() else np.repeat(values, threads)
 
-        lane = np.arange(total, dtype=np.int64)
-        return {
-            "tx": per_thread(inside % bx), "ty": per_thread(inside // bx % by), "tz": per_thread(inside // (bx * by)),
+        return same | {
             "bx": per_block((blocks % gx).astype(np.uint32)),
             "by": per_block((blocks // gx % gy).astype(np.uint32)),
             "bz": per_block((blocks // (gx * gy)).astype(np.uint32)),
-            "lane": lane, "row": np.int64(0) if count == 1 else np.repeat(np.arange(count, dtype=np.int64), threads),
-            "tid": np.tile(np.arange(threads, dtype=np.int64), count),
-            "thread": np.repeat(blocks * threads, threads) + np.tile(np.arange(threads, dtype=np.int64), count),
+            "thread": np.repeat(blocks * threads, threads) + same["tid"],
         }  # fmt: skip
 
     def restamp(self) -> None:

@@ -36,6 +36,8 @@ _HALF = 1 << (_SHIFT - 1)
 #: Buffers up to so many bytes are one page; larger ones have pages of ``_PAGE`` bytes, made when touched.
 _DENSE = 1 << 26
 _PAGE = 1 << 20
+#: Elements that are filled at a time.
+_PIECE = 1 << 13
 #: An access so many bytes outside of its buffer is taken as one that the hardware refuses.
 FAR = 1 << 30
 _THREAD_BITS, _WARP_BITS = 11, 18
@@ -70,7 +72,7 @@ def sentinel(dtype: np.dtype[Any]) -> Any:
 
 def hashed(seed: int, index: Array1) -> Array1:
     """A 64-bit hash of (seed, index) with well mixed bits (splitmix64), for any vector of indices."""
-    x = np.array(index).astype(np.uint64)
+    x = np.asarray(index).astype(np.uint64)
     x += np.uint64((seed + 1) & 0xFFFFFFFFFFFFFFFF)
     x *= np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -82,16 +84,14 @@ def hashed(seed: int, index: Array1) -> Array1:
 
 def hash_values(seed: int, index: Array1, dtype: np.dtype[Any], bounds: tuple[float, float] | None = None) -> Array1:
     """The values that the ``"hash"`` fill gives at ``index``; the same on every backend."""
-    if len(index) > 1 << 15:
-        # In pieces that stay in cache.
-        result = np.empty(len(index), dtype)
-        for at in range(0, len(index), 1 << 14):
-            result[at : at + (1 << 14)] = hash_values(seed, index[at : at + (1 << 14)], dtype, bounds)
-        return result
     bits = hashed(seed, index)
     if dtype.kind == "f":
         if bounds is None and dtype.itemsize == 4:
-            return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+            bits >>= np.uint64(40)
+            result = bits.astype(np.float32)
+            result *= np.float32(2.0**-23)
+            result -= np.float32(1)
+            return result
         unit = (bits >> np.uint64(40)).astype(np.float64) / float(1 << 24)
         lo, hi = bounds if bounds is not None else (-1.0, 1.0)
         return (lo + unit * (hi - lo)).astype(dtype)
@@ -162,6 +162,15 @@ class Page:
             if self.second is None:
                 self.second = np.full(self.granules, -1, np.int64)
             self.second[index[odd]] = threads[odd]
+
+    def wrote_stretch(self, where: slice, threads: Array1) -> None:
+        """The same for consecutive granules, a thread each."""
+        if self.first is None:
+            self.first = np.full(self.granules, -1, np.int64)
+        if (self.first[where] < 0).all():
+            self.first[where] = threads
+        else:
+            self.wrote(np.arange(where.start, where.stop), threads, False)
 
     # Accesses are compared within one epoch: the time between two barriers that all live threads passed.
 
@@ -354,6 +363,15 @@ def _fill(page: Page, obj: Object, start: int, size: int) -> None:
         return
     first, last = start // width, -(-(start + size) // width)
     parts = runs(element)
+    _, type_, count = parts[0]
+    if len(parts) == 1 and start % width == 0 and count * memory_dtype(type_).itemsize == width:
+        view = page.view(memory_dtype(type_))
+        # In pieces that stay in cache.
+        for at in range(first * count, last * count, _PIECE):
+            index = np.arange(at, min(last * count, at + _PIECE), dtype=np.int64)
+            place = at - first * count
+            view[place : place + len(index)] = _stored(fill_values(obj, fill, index, type_), type_)
+        return
     for number, (offset, type_, count) in enumerate(parts):
         dtype = memory_dtype(type_)
         step = dtype.itemsize
@@ -368,13 +386,15 @@ def _fill(page: Page, obj: Object, start: int, size: int) -> None:
                 j = np.arange(a, b, dtype=np.int64)
                 spans.append((i * count + j, i * width + offset + j * step - start))
         for index, places in spans:
-            values = fill_values(obj, fill, index, type_, number)
-            if type_ is BF16:
-                values = (to_bfloat(np.asarray(values, np.float32)).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-            if len(parts) == 1 and start % width == 0 and count * step == width:
-                page.view(dtype)[: len(values)] = values
-            else:
-                _scattered(page, places, np.ascontiguousarray(values, dtype), size)
+            values = _stored(fill_values(obj, fill, index, type_, number), type_)
+            _scattered(page, places, np.ascontiguousarray(values, dtype), size)
+
+
+def _stored(values: Array1, type_: Type) -> Array1:
+    """Values as they lie in memory."""
+    if type_ is BF16:
+        return (to_bfloat(np.asarray(values, np.float32)).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return values
 
 
 def _scattered(page: Page, places: Array1, values: Array1, size: int) -> None:
@@ -506,6 +526,9 @@ class Memory:
             element = byte // size
         count = obj.size // size
         if type(element) is np.ndarray:
+            where = stretch(element)
+            if where is not None and self._simple(obj, where, count, size, kind):
+                return self._stretch(f, obj, where, dtype, value, kind)
             bad = low(element) < 0 or high(element) >= count
             if bad:
                 return self._partly_outside(f, obj, element, count, dtype, site, value, kind)
@@ -513,6 +536,27 @@ class Memory:
             self._note_outside(f, obj, element, size, count, site, kind, None)
             return outside_value(dtype)
         return self._inside(f, obj, element, dtype, site, value, kind)
+
+    def _simple(self, obj: Object, where: slice, count: int, size: int, kind: str) -> bool:
+        """Whether an access to consecutive elements is inside, and nothing but writers is to be noted of it."""
+        machine = self.machine
+        if obj.row or obj.paged or obj.space != "global" or where.start < 0 or where.stop > count:
+            return False
+        if (machine.races and machine.global_races) or kind not in ("load", "store"):
+            return False
+        return kind == "load" or (size == obj.granule and not machine.tracking)
+
+    def _stretch(self, f: Frame, obj: Object, where: slice, dtype: np.dtype[Any], value: Any, kind: str) -> Any:
+        """Consecutive elements of a buffer, one a lane."""
+        page = obj.page(0)
+        view = page.view(dtype)
+        if kind == "load":
+            return view[where].copy()
+        self.machine.effects += 1
+        view[where] = value
+        if self.machine.watch_writes:
+            page.wrote_stretch(where, f.threads())
+        return None
 
     def _partly_outside(
         self, f: Frame, obj: Object, element: Any, count: int, dtype: np.dtype[Any], site: Site, value: Any, kind: str
@@ -811,6 +855,14 @@ class Memory:
             threads = f.threads()
             for index in self.granules(obj, element, size, f.n):
                 page.wrote(index, threads, atomic)
+
+
+def stretch(index: Array1) -> slice | None:
+    """The slice that ``index`` is, where it names consecutive elements in ascending order."""
+    first, last = int(index[0]), int(index[-1])
+    if last - first != len(index) - 1 or not (index[1:] > index[:-1]).all():
+        return None
+    return slice(first, last + 1)
 
 
 def outside_value(dtype: np.dtype[Any]) -> Any:
