@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +94,13 @@ def _assertion(walker: Walker, node: ir.Call, name: str, args: list[Value]) -> b
             walker.push(t.compare(operator, args[0], args[1]), "assert", node)
             return True
     first = args[0]
-    if not isinstance(first, Term) or first.op not in ("lt", "le", "eq", "ne", "land", "lor", "lnot", "const"):
+    if not isinstance(first, Term):
         return False
+    # `assert(n)` states that n is not 0; `check(status)` most likely the contrary.
+    if first.op not in ("lt", "le", "eq", "ne", "land", "lor", "lnot", "const"):
+        states = ("assert" in lowered or name.isupper()) and isinstance(first.type, Int)
+        if not states or any(x.data.kind in ("call", "unknown") for x in t.leaves(first)):
+            return False
     # `check(cudaMalloc(...) == cudaSuccess)` states nothing of sizes, and costs nothing.
     walker.push(t.truth(first), "assert", node)
     return True
@@ -402,7 +408,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         return t.compare("==", t.convert(walker.term(_method(walker, size, "size")), U64), const(0, U64))
     if not node.args:
         # An accessor: the same object answers the same until something else is called on it.
-        key: tuple[Any, ...] = ("method", _identity(receiver), name)
+        key: tuple[Any, ...] = ("method", _identity(walker, receiver), name)
         found = walker.loads.get(key)
         if found is None:
             base = walker.value(receiver)
@@ -416,14 +422,39 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             walker.loads[key] = found
         return found
     walker.value(receiver)
+    may_have_changed(walker, receiver)
     return walker.unseen(node, args)
 
 
-def _identity(node: ir.Expr) -> object:
+def may_have_changed(walker: Walker, node: ir.Expr) -> None:
+    """What an object and its parts answered no longer holds: something that may change it was called on it."""
+    named = _identity(walker, node)
+    for key in [x for x in walker.loads if x[0] == "method" and _is_part(x[1], named)]:
+        del walker.loads[key]
+
+
+def _is_part(named: object, of: object) -> bool:
+    while named != of:
+        if not isinstance(named, tuple):
+            return False
+        named = named[0]
+    return True
+
+
+def _identity(walker: Walker, node: ir.Expr) -> object:
+    """What two expressions that name the same object have in common: through references, members and elements."""
+    while isinstance(node, ir.Cast):
+        node = node.operand
     if isinstance(node, ir.Ref):
-        return node.var
+        alias = walker.aliases.get(node.var)
+        if alias is None:
+            return node.var
+        path = alias[2] if alias[0] == "var" else ()
+        return functools.reduce(lambda base, field: (base, field), path, alias[1])
     if isinstance(node, ir.Member):
-        return (_identity(node.base), node.field)
+        return (_identity(walker, node.base), node.field)
+    if isinstance(node, ir.Index) and isinstance(node.index, (ir.Const, ir.Ref)):
+        return (_identity(walker, node.base), walker.term(walker.value(node.index)))
     if isinstance(node, ir.Name):
         return node.name
     return id(node)

@@ -29,8 +29,9 @@ THREAD_RESULTS = frozenset({"__activemask", "clock", "clock64", "__clock", "coal
 
 #: Calls that do not come back (on the host), so what follows them is not reached.
 NO_RETURN = frozenset(
-    {"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable"}
-)
+    {"exit", "abort", "_exit", "quick_exit", "terminate", "__trap", "__builtin_trap", "__builtin_unreachable",
+     "AT_ERROR", "PD_THROW", "PADDLE_THROW"}
+)  # fmt: skip
 
 #: Numbers that the standard library reads from a text: of any value, with no more known of them.
 PARSERS = frozenset(

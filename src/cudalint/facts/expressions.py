@@ -531,6 +531,8 @@ class Expressions(Places):
             for item in reversed(list(chain(last_guard, base))):
                 if item.why != "loop":
                     self.guard = item.after(self.guard)
+        else:
+            self.agreed([guard for guard, _, _ in paths], base)
         return result if result is not None else self.unknown_value("call", callee.name, node.type, level=0)
 
     def place_again(self, node: ir.Expr) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import assigned
+from cudalint.facts.builtins import may_have_changed
 from cudalint.facts.events import (
     Definition,
     Event,
@@ -149,6 +150,8 @@ class Walker(Expressions):
 
     def do_expr(self, node: ir.ExprStmt) -> None:
         self.value(node.expr)
+        if isinstance(node.expr, ir.Call) and node.expr.receiver is not None:
+            may_have_changed(self, node.expr.receiver)  # `v.clear()`: called for what it does
 
     def do_if(self, node: ir.If) -> None:
         cond = t.truth(self.term(self.value(node.cond)))
@@ -177,8 +180,9 @@ class Walker(Expressions):
                 self.repush(*((then_guard, inner) if read else (other_guard, other_inner)))
                 return
             self.env = self.merge(cond, then_env, other_env)
-            self.implied(then_guard, inner, t.lnot(cond))
-            self.implied(other_guard, other_inner, cond)
+            shared = self.agreed([then_guard, other_guard], base)
+            self.implied(then_guard, inner, t.lnot(cond), shared)
+            self.implied(other_guard, other_inner, cond, shared)
             return
         self.alive = then_alive or other_alive
         if then_alive:
@@ -192,9 +196,11 @@ class Walker(Expressions):
         else:
             self.last_exit = then_exit if then_exit == other_exit else "return"
 
-    def implied(self, guard: Guard | None, base: Guard | None, unless: Term) -> None:
+    def implied(self, guard: Guard | None, base: Guard | None, unless: Term, known: set[Term]) -> None:
         """What held at the end of one side of a branch holds after it too, unless the other side ran."""
         for item in reversed(list(chain(guard, base))):
+            if item.term in known:
+                continue
             term = t.lor(unless, item.term)
             if term is not t.TRUE:
                 self.guard = item.after(self.guard)
@@ -449,6 +455,8 @@ class Walker(Expressions):
             self.env = env
             if len(ends) == 1 and ends[0][1] is not None:
                 self.repush(ends[0][1], base)
+            else:
+                self.agreed([guard for _, guard in ends], base)
 
     def do_return(self, node: ir.Return) -> None:
         value: Value | None = None

@@ -147,11 +147,20 @@ class Places(State):
         elif place[0] == "mem":
             self.store(place[1], target, value, "w")
         elif place[0] == "field":
-            inner = place
+            inner, path = place, []
             while inner[0] == "field":
+                path.append(inner[2])
                 inner = inner[1]
             if inner[0] == "mem":
-                self.store(inner[1], inner[2], value, "w")
+                self.store_field(inner[1], inner[2], path[::-1], value)
+
+    def store_field(self, pointer: Pointer, node: ir.Expr, path: list[str], value: Value | None) -> None:
+        """A store to a member of a class in memory. On the host the other members are what they were."""
+        key, element = self.load_key(pointer, node.type), pointer.element
+        before = self.loads.get(key)
+        self.store(pointer, node, value, "w")
+        if not self.device and isinstance(before, Record) and isinstance(element, Struct):
+            self.loads[self.load_key(pointer, node.type)] = _without(before, path)
 
     def with_field(
         self, record: Value, name: str, type_: Type, path: tuple[str, ...], value: Value | None, node: ir.Expr,
@@ -307,8 +316,7 @@ class Places(State):
         event = self.access(pointer, node, "r")
         if obj.kind != "var":
             self.flow.accesses.append(event)
-        epoch = (obj.epoch, self.epoch) if obj.kind in ("shared", "local") else (obj.epoch, 0)
-        key = (obj, tuple(pointer.pieces), epoch, type_)
+        key = self.load_key(pointer, type_)
         found = self.loads.get(key)
         if found is None:
             inputs = self.sources(pointer)
@@ -321,6 +329,12 @@ class Places(State):
             found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)
             self.bound_by_contents(found, obj)
         return found
+
+    def load_key(self, pointer: Pointer, type_: Type) -> tuple[Any, ...]:
+        """What two loads that give the same value have in common."""
+        obj = pointer.obj
+        epoch = (obj.epoch, self.epoch) if obj.kind in ("shared", "local") else (obj.epoch, 0)
+        return obj, tuple(pointer.pieces), epoch, type_
 
     def bound_by_contents(self, value: Value, obj: Obj) -> None:
         """An element of a local table of constants that nothing has written since is one of them."""
@@ -340,6 +354,15 @@ class Places(State):
         if obj.kind == "local":
             obj.stores.extend(x for x in (term, *(p for p, _ in pointer.pieces)) if x is not None)
             obj.stores.extend(g.term for g in chain(self.guard) if g.why in ("if", "continue", "break", "switch"))
+
+
+def _without(record: Record, path: list[str]) -> Record:
+    """``record`` with nothing known of the member that ``path`` leads to."""
+    rest = {name: value for name, value in record.fields.items() if name != path[0]}
+    inner = record.fields.get(path[0])
+    if len(path) > 1 and isinstance(inner, Record):
+        rest[path[0]] = _without(inner, path[1:])
+    return Record(record.name, record.type, rest, record.level, record.kind)
 
 
 def is_computed(term: Term) -> bool:

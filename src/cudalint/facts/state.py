@@ -251,6 +251,17 @@ class State:
     def forget(self, known: int) -> None:
         """Drops the locals that came after the first ``known`` names: a dictionary keeps its order.
 
+    def agreed(self, ends: list[Guard | None], base: Guard | None) -> set[Term]:
+        """Where paths meet again, what holds on each of them since ``base`` holds for all; returns those conditions."""
+        first = [x for x in chain(ends[0], base) if x.why != "loop"]
+        shared = {x.term for x in first}
+        for end in ends[1:]:
+            shared &= {x.term for x in chain(end, base)}
+        for item in reversed(first if shared else []):
+            if item.term in shared:
+                self.guard = item.after(self.guard)
+        return shared
+
         Every branch copies the environment, so it must not grow with each block and call.
         """
         env = self.env

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.kernels import ids_of
-from cudalint.facts.reach import Reach
+from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import U32, Int
 from cudalint.rules import support, width
@@ -42,7 +42,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
     kernel = launch.kernel
     if kernel is None or launch.event.args is None:
         return
-    sizes: set[Term] | None = None
+    sizes: dict[Term, bool] | None = None
     reach: Reach | None = None
     for formal, actual in launch.mapping.items():
         if formal.data.kind != "param" or not (isinstance(formal.type, Int) and formal.type.bits == 32):
@@ -61,22 +61,25 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
             if place is None:
                 continue
             fn, node = place
-            what = f"`{formal.data.name}` of {kernel.decl.name} is the {to} that its index is tested against"
+            role = f"the {to} that" if sizes[formal] else f"an {to} in what"
+            what = f"`{formal.data.name}` of {kernel.decl.name} is {role} its index is tested against"
             draft = _draft(launch, reach, count, to.hi, fn, node, what, to)
             if draft is not None:
                 yield draft, id(node)
 
 
-def _size_parameters(kernel: Kernel) -> set[Term]:
-    """The kernel's parameters that an index made of launch ids is tested against.
+def _size_parameters(kernel: Kernel) -> dict[Term, bool]:
+    """The kernel's parameters that bound an index made of launch ids; whether one is all that the index is tested
+    against, where others (``i < rows * cols``) are a part of it.
 
     One that a mere counter runs to may be anything: a number of axes, of taps.
     """
-    found: set[Term] = set()
+    found: dict[Term, bool] = {}
     for event in kernel.flow.comparisons:
         for side, other in ((event.left, event.right), (event.right, event.left)):
             if ids_of([other]):
-                found |= t.leaves(side)
+                for leaf in t.leaves(side):
+                    found[leaf] = found.get(leaf, False) or strip(side) is leaf
     return found
 
 
@@ -157,10 +160,14 @@ def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[F
         for value, node in zip(event.args, event.node.args, strict=False):
             if value is actual and node is not None:
                 return event.fn, node
+    # What a helper called before does with the count is its own business, unless it is what gave it.
     last: Conversion | None = None
+    beside = True
     for conversion in launch.flow.conversions:
         if conversion.term is count and conversion.to is to and conversion.seq <= event.seq:
-            last = conversion
+            away = conversion.stack != event.stack[: len(conversion.stack)]
+            if beside or not away:
+                last, beside = conversion, away
     return None if last is None else (last.fn, last.node)
 
 
@@ -183,9 +190,12 @@ def _draft(
         least = width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
         if least is None:
             continue
-        env[main] = least
-        if not all(w.allowed(c, env) for c in launch.conditions):
+        # A check of the shortened count turns away those that come out negative.
+        tries = [n for n in (least, max(least, (1 << 32) + 1)) if n <= reach.high(main)]
+        cases = [{**env, main: n} for n in tries if all(w.allowed(c, {**env, main: n}) for c in launch.conditions)]
+        if not cases:
             continue
+        env = cases[0]
         meant = width.value(count, env)
         if meant is None or meant <= top:
             continue
