@@ -94,6 +94,18 @@ def _parser() -> _Parser:
     confirm.add_argument("--isolated", action="store_true", help="use no configuration file")
     confirm.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
 
+    contract = commands.add_parser(
+        "contract", help="print what kernels ask of their launches", allow_abbrev=False,
+        description="Print each kernel's launch contract, and whether the launches one can see keep to it. Exit code 0:"
+        " they do, or it cannot be told; 1: one does not; 2: misuse or configuration error.",
+    )  # fmt: skip
+    contract.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
+    contract.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
+    contract.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
+    contract.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    contract.add_argument("--isolated", action="store_true", help="use no configuration file")
+    contract.add_argument("--exit-zero", action="store_true", help="exit 0 even if a launch breaks a contract")
+
     rule = commands.add_parser("rule", help="explain a rule", allow_abbrev=False, description="Print a rule's page.")
     rule.add_argument("rule", metavar="CODE|NAME")
     commands.add_parser("rules", help="list the rules", allow_abbrev=False, description="List the rules.")
@@ -153,7 +165,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files
         options = _arguments(arguments)
-        commands = {"check": _check, "confirm": _confirm, "rule": _rule, "rules": _rules, "debug": _debug}
+        commands = {
+            "check": _check,
+            "confirm": _confirm,
+            "contract": _contract,
+            "rule": _rule,
+            "rules": _rules,
+            "debug": _debug,
+        }
         code = commands[options.command](options)
         with _reader():
             sys.stdout.flush()
@@ -267,7 +286,7 @@ def _diff(options: argparse.Namespace, result: Result, repaired: Repaired) -> in
     """Prints what --fix would change."""
     from cudalint import fix
 
-    _write(options, list(fix.diff(repaired, _report(result).relative)))
+    write_out(options, list(fix.diff(repaired, _report(result).relative)))
     _tell(repaired, "would be repaired")
     if result.problems:
         return 2
@@ -282,13 +301,19 @@ def _confirm(options: argparse.Namespace) -> int:
     return run(options)
 
 
+def _contract(options: argparse.Namespace) -> int:
+    from cudalint.contracts.command import run
+
+    return run(options)
+
+
 def _report(result: Result, *, colour: bool = False) -> Report:
     return Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour, result.unread)
 
 
 def _print(options: argparse.Namespace, result: Result) -> None:
     colour = _colour() if options.output_file is None else False
-    _write(options, render(options.output_format, _report(result, colour=colour)))
+    write_out(options, render(options.output_format, _report(result, colour=colour)))
     if options.statistics:
         from cudalint.report import statistics
 
@@ -301,7 +326,8 @@ def _print(options: argparse.Namespace, result: Result) -> None:
         )  # fmt: skip
 
 
-def _write(options: argparse.Namespace, pieces: Iterable[str]) -> None:
+def write_out(options: argparse.Namespace, pieces: Iterable[str]) -> None:
+    """Print a report, or write it to ``--output-file``."""
     if options.output_file is None:
         with _reader():
             sys.stdout.writelines(pieces)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cudalint.facts.terms import INF, Atom, Poly, Term, atom
 from cudalint.ir.types import I64

@@ -202,9 +202,10 @@ class Launch:
                     self._conditions.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
             if self.kernel is not None:
                 for asserted in self.kernel.flow.asserted:
-                    # What it asks of its sizes can be taken as given. What it asks of the launch is for the launch to keep.
-                    if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(asserted)):
-                        self._conditions.extend(x for x in conjuncts_of(self.at_launch(asserted)) if x.op != "const")
+                    # What it asks of its sizes is taken as given; what it asks of the launch is for the launch to keep.
+                    if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(asserted.term)):
+                        at_host = self.at_launch(asserted.term)
+                        self._conditions.extend(x for x in conjuncts_of(at_host) if x.op != "const")
         return self._conditions
 
     def ranges(self) -> dict[Term, Interval]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import (
+    Asserted,
     CallSite,
     Conversion,
     Designator,
@@ -20,7 +21,7 @@ from cudalint.facts.events import (
 )
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, Array, Float, Int, Ptr, Struct, Type, Unknown
+from cudalint.ir.types import BOOL, DIM3, Array, Float, Int, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,6 +116,8 @@ class State:
                 if type_ is not None
                 else self.fresh("unknown", f"{record.name}.{name}", None, level=max(record.level, 0))
             )
+            if record.type is DIM3 and isinstance(found, Term):
+                found.data.axis = name
         return found
 
     def term(self, value: Value | None, name: str = "?") -> Term:
@@ -244,12 +247,9 @@ class State:
 
     def push(self, term: Term, why: GuardWhy, node: ir.Node, positive: bool = True, loop: Loop | None = None) -> None:
         if why == "assert" and positive and (self.guard is None or all(x.why == "assert" for x in chain(self.guard))):
-            self.flow.asserted.append(term)
+            self.flow.asserted.append(Asserted(term, node, self.fn))
         if term is not t.TRUE or loop is not None:
             self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
-
-    def forget(self, known: int) -> None:
-        """Drops the locals that came after the first ``known`` names: a dictionary keeps its order.
 
     def agreed(self, ends: list[Guard | None], base: Guard | None) -> set[Term]:
         """Where paths meet again, what holds on each of them since ``base`` holds for all; returns those conditions."""
@@ -261,6 +261,9 @@ class State:
             if item.term in shared:
                 self.guard = item.after(self.guard)
         return shared
+
+    def forget(self, known: int) -> None:
+        """Drops the locals that came after the first ``known`` names: a dictionary keeps its order.
 
         Every branch copies the environment, so it must not grow with each block and call.
         """

@@ -1,0 +1,125 @@
+"""``cudalint contract``: each kernel's contract, and whether the launches one can see keep to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.findings import digits
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator
+
+    from cudalint.contracts import Kept, Requirement
+    from cudalint.facts.model import Kernel
+    from cudalint.findings import Span
+    from cudalint.project import Project
+    from cudalint.walk import Target
+
+
+class Contract(NamedTuple):
+    """A kernel's contract. ``launches`` are the visible ones, each with what it makes of every requirement."""
+
+    kernel: str
+    span: Span
+    requires: list[Requirement]
+    launches: list[tuple[Span, list[Kept]]]
+
+
+def contracts(target: Target, project: Project) -> list[Contract]:
+    """The contracts of a file's kernels, in order; the instances of a template that ask for the same as one."""
+    from cudalint.facts import analyse
+    from cudalint.facts.model import Kernel
+
+    found: dict[tuple[Any, ...], Contract] = {}
+    for unit in analyse(project, target.path, target.settings.config):
+        if isinstance(unit, Kernel) and unit.is_kernel and unit.decl.file.path == target.path:
+            new = _contract(unit)
+            key = (new.span, *(each.text for each in new.requires))
+            old = found.get(key)
+            found[key] = new if old is None else old._replace(launches=old.launches + new.launches)
+    return sorted(found.values(), key=lambda each: each.span)
+
+
+def _contract(kernel: Kernel) -> Contract:
+    from cudalint.contracts import kept, requirements
+
+    decl = kernel.decl
+    requires = requirements(kernel)
+    launches = []
+    for launch in kernel.launches:
+        event = launch.event
+        span = event.fn.file.span(event.node.start, event.node.end)
+        launches.append((span, [kept(each, launch) for each in requires]))
+    return Contract(kernel.name, decl.file.span(decl.name_start, decl.name_end), requires, launches)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit code 0: every launch one can see keeps to its kernel's contract, 1: one does not, 2: misuse."""
+    from cudalint.cli import write_out
+    from cudalint.config import Configs
+    from cudalint.engine import Worker
+    from cudalint.report import Report
+    from cudalint.select import Layer
+    from cudalint.walk import walk
+
+    configs = Configs(Layer("the command line"), config=options.config, isolated=options.isolated)
+    targets, problems, _ = walk(options.paths or ["."], configs, force_exclude=False)
+    worker = Worker({}, None, frozenset(target.path for target in targets))
+    found: list[Contract] = []
+    for target in targets:
+        project = worker.project(target.settings)
+        error = project.file(target.path).error
+        if error is None:
+            found += contracts(target, project)
+        elif target.named:
+            problems.append(f"{target.path}: {error}")
+    for problem in problems:
+        print(f"cudalint: {problem}", file=sys.stderr)
+    relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
+    write_out(options, _json(found, relative) if options.output_format == "json" else _text(found, relative))
+    broken = any(each.holds is False for contract in found for _, all_kept in contract.launches for each in all_kept)
+    return 2 if problems else int(broken and not options.exit_zero)
+
+
+def _text(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator[str]:
+    for contract in found:
+        yield f"{relative(contract.span.file)}:{contract.span.line}: {contract.kernel}\n"
+        for each in contract.requires:
+            yield f"  requires {each.text}" + (" (stated)\n" if each.source == "stated" else "\n")
+        if not contract.requires:
+            yield "  requires nothing\n"
+        for span, all_kept in contract.launches:
+            file = "" if span.file == contract.span.file else f"{relative(span.file)}, "
+            parts = [f"{_broken(each)}" for each in all_kept if each.holds is False]
+            parts += [f"cannot be told: {each.requirement.text}" for each in all_kept if each.holds is None]
+            yield f"  launched at {file}line {span.line}: {'; '.join(parts) or 'keeps to it'}\n"
+        if not contract.launches:
+            yield "  no launch is visible\n"
+        yield "\n"
+
+
+def _broken(each: Kept) -> str:
+    sizes = ", ".join(f"{name} = {digits(value)}" for name, value in each.sizes.items())
+    return f"broken{f' at {sizes}' if sizes else ''}: {each.requirement.text}"
+
+
+def _json(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator[str]:
+    rows = []
+    for contract in found:
+        launches = []
+        for span, all_kept in contract.launches:
+            sides: dict[str, Any] = {"file": relative(span.file), "line": span.line}
+            for name, holds in (("holds", True), ("broken", False), ("unknown", None)):
+                sides[name] = [each.requirement.text for each in all_kept if each.holds is holds]
+            sides["sizes"] = {each.requirement.text: dict(each.sizes) for each in all_kept if each.sizes}
+            launches.append(sides)
+        requires = [{"kind": each.kind, "text": each.text, "source": each.source} for each in contract.requires]
+        rows.append(
+            {"kernel": contract.kernel, "file": relative(contract.span.file), "line": contract.span.line,
+             "requires": requires, "launches": launches}
+        )  # fmt: skip
+    yield json.dumps(rows, indent=2) + "\n"

@@ -1,0 +1,215 @@
+"""The contract of a kernel, inferred from what it does and taken from what its comments and assertions state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from cudalint.confirm.shape import shape
+from cudalint.facts import terms as t
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
+from cudalint.ir.nodes import Call, Const
+from cudalint.ir.types import I64, Int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.kernels import Coordinate
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Poly, Term
+
+Kind = Literal["cover", "block", "limit", "cooperative", "stated"]
+_AXES = "xyz"
+_SIDES = {"x": 1024, "y": 1024, "z": 64}
+
+
+class Requirement(NamedTuple):
+    """One thing that a kernel needs of its launches.
+
+    ``condition`` says it over the kernel's parameters and the launch's dimensions, in exact integers; None for
+    ``cooperative``, which is about the form of the launch.
+    """
+
+    kind: Kind
+    text: str
+    source: Literal["inferred", "stated"]
+    condition: Term | None
+
+
+def requirements(kernel: Kernel) -> list[Requirement]:
+    """What the kernel needs: that its elements have threads, the block it was written for, sizes at which no index
+    wraps, a cooperative launch, and what it states itself."""
+    found = [*_cover(kernel), *_block(kernel), *_limits(kernel), *_cooperative(kernel), *_stated(kernel)]
+    return list({each.text: each for each in reversed(found)}.values())[::-1]
+
+
+def _inferred(kind: Kind, condition: Term, text: str = "") -> Requirement:
+    return Requirement(kind, text or t.show(condition), "inferred", condition)
+
+
+def _number(value: int) -> Term:
+    return t.const(value, I64)
+
+
+def _product(*factors: Term) -> Term:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = t.binary("mul", result, factor, I64)
+    return result
+
+
+# --- every element has a thread -----------------------------------------------------------------
+
+
+def _cover(kernel: Kernel) -> Iterator[Requirement]:
+    """Where each thread handles its own elements and no loop goes over the rest, the grid must come to all of them."""
+    for axis in _AXES:
+        for group in kernel.layout.groups(axis):
+            if axis != group[0].axes[0] or any(each.loop is not None for each in group):
+                continue
+            reached, sizes = _reached(group), _sizes(group)
+            if reached is None or not sizes:
+                continue
+            whole = t.FALSE
+            for size in sizes:
+                whole = t.lor(whole, t.compare(">=", from_poly(reached, I64), from_poly(size, I64)))
+            text = " || ".join(f"{_shown(reached)} >= {_shown(size)}" for size in sizes)
+            yield _inferred("cover", whole, text)
+
+
+def _sizes(group: list[Coordinate]) -> list[Poly]:
+    """The sizes that the coordinates of one kind are tested against: of two a constant apart (a neighbour's test), the
+    plain one; tests from below left out."""
+    found: list[Poly] = []
+    for limit in (each.limit for each in group if min((each.share or each.pitch).values(), default=0) > 0):
+        if t.constant(limit) is not None:
+            continue
+        near = [other for other in found if t.constant(t.add(limit, other, -1)) is not None]
+        if not near:
+            found.append(limit)
+        elif abs(limit.get((), 0)) < abs(near[0].get((), 0)):
+            found[found.index(near[0])] = limit
+    return found
+
+
+def _shown(p: Poly) -> str:
+    """A polynomial as people write it: constants after what varies."""
+    return t.show_poly(dict(sorted(p.items(), key=lambda each: (not each[0], each[1] < 0))))
+
+
+def _reached(group: list[Coordinate]) -> Poly | None:
+    """How many elements of an axis the grid comes to: a block's share by the blocks, or a thread's by the threads."""
+    item = group[0]
+    thread, block = item.thread, item.block
+    if len(item.ids) != (thread is not None) + (block is not None):
+        return None
+    if any(not _leaves_of(x).isdisjoint(GDIM.values()) for each in group for x in t.atoms_of(each.index)):
+        return None  # a loop around steps by the grid
+    if block is not None:
+        return _times(GDIM[_axis(block, BID)], item.share)
+    # Where a loop moves the block along, it is the loop that comes to all elements.
+    moved = any(each.counters for each in group)
+    return None if thread is None or moved else _times(BDIM[_axis(thread, TID)], item.pitch)
+
+
+def _leaves_of(item: Term) -> set[Term]:
+    """What a term is made of; the step of its loop for a pass."""
+    found = t.leaves(item)
+    steps = [i.step for x in found if x.data.kind == "count" for i in x.data.data.inductions.values()]
+    return found.union(*(t.leaves(step) for step in steps if step is not None))
+
+
+def _axis(item: Term, ids: dict[str, Term]) -> str:
+    return next(axis for axis in _AXES if ids[axis] is item)
+
+
+def _times(dimension: Term, share: Poly) -> Poly | None:
+    if not share or any(x.op != "atom" or x.data.kind not in ("bdim", "param") for x in t.atoms_of(share)):
+        return None
+    return {(dimension, *monomial): coefficient for monomial, coefficient in share.items()}
+
+
+# --- the block ----------------------------------------------------------------------------------
+
+
+def _block(kernel: Kernel) -> Iterator[Requirement]:
+    needs = shape(kernel.flow)
+    for at, axis in enumerate(_AXES):
+        extent = BDIM[axis]
+        least, most, multiple = needs.least[at], needs.most[at], needs.multiple[at]
+        if least == most:
+            yield _inferred("block", t.compare("==", extent, _number(least)))
+            continue
+        if least > 1:
+            yield _inferred("block", t.compare(">=", extent, _number(least)), f"blockDim.{axis} >= {least}")
+        if most < _SIDES[axis]:
+            yield _inferred("block", t.compare("<=", extent, _number(most)))
+        if needs.power[at]:
+            rest = t.binary("and", extent, t.binary("sub", extent, _number(1), I64), I64)
+            yield _inferred("block", t.compare("==", rest, _number(0)), f"blockDim.{axis} is a power of two")
+        elif multiple > 1:
+            rest = t.binary("mod", extent, _number(multiple), I64)
+            yield _inferred("block", t.compare("==", rest, _number(0)))
+    threads = _product(*(BDIM[axis] for axis in _used(kernel)))
+    if needs.together > 1 and not any(m % needs.together == 0 for m in needs.multiple):
+        rest = t.binary("mod", threads, _number(needs.together), I64)
+        yield _inferred("block", t.compare("==", rest, _number(0)))
+    bounds = kernel.function.launch_bounds
+    if isinstance(bounds, Const) and isinstance(bounds.value, int):
+        yield _inferred("block", t.compare("<=", threads, _number(bounds.value)))
+
+
+def _used(kernel: Kernel) -> str:
+    """The axes of a block that the kernel asks about; x where it asks about none."""
+    asked = {x for c in kernel.layout.coordinates for x in c.ids}
+    asked |= {x for a in kernel.flow.accesses if a.index is not None for x in t.leaves(a.index)}
+    return "".join(a for a in _AXES if TID[a] in asked or BDIM[a] in asked) or "x"
+
+
+# --- before an index wraps ----------------------------------------------------------------------
+
+
+def _limits(kernel: Kernel) -> Iterator[Requirement]:
+    """An index of 32 bits is formed, and in a loop stepped, before it is tested: what it comes to must fit its type."""
+    for item in kernel.layout.coordinates:
+        type_ = _index_type(item)
+        if type_ is None or not item.is_global:
+            continue
+        for size in _sizes([item]):
+            limit, most = from_poly(size, I64), type_.hi + 1
+            if item.strides_grid:
+                step = _product(GDIM[item.axes], BDIM[item.axes])
+                condition = t.compare("<=", t.binary("add", limit, step, I64), _number(most))
+                yield _inferred("limit", condition, f"{_shown(size)} <= {most} - {t.show(step)}")
+            elif item.loop is None and () not in size and t.bounds(limit, {})[1] > most:
+                yield _inferred("limit", t.compare("<=", limit, _number(most)), f"{_shown(size)} <= {most}")
+
+
+def _index_type(item: Coordinate) -> Int | None:
+    """The 32-bit type in which the coordinate is computed; None where it is wider."""
+    side = next((x for x in item.term.args if not item.ids.isdisjoint(t.leaves(x))), None)
+    if item.loop is not None:
+        types = {info.term.type for info in item.loop.inductions.values() if info.term is not None}
+        types &= {x.type for a in item.accesses if a.index is not None for x in t.leaves(a.index)} or types
+        found = types.pop() if len(types) == 1 else None
+    else:
+        while side is not None and side.op == "cast" and isinstance(side.type, Int) and side.type.bits > 32:
+            side = side.args[0]
+        found = side.type if side is not None else None
+    return found if isinstance(found, Int) and found.bits == 32 else None
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def _cooperative(kernel: Kernel) -> Iterator[Requirement]:
+    if any(barrier.scope == "grid" for barrier in kernel.flow.barriers):
+        yield Requirement("cooperative", "a cooperative launch", "inferred", None)
+
+
+def _stated(kernel: Kernel) -> Iterator[Requirement]:
+    for term, node, fn in kernel.flow.asserted:
+        if term.op != "const" and isinstance(node, Call) and node.args:
+            condition = node.args[0]
+            text = " ".join(fn.file.text[condition.start : condition.end].decode("utf-8", "replace").split())
+            yield Requirement("stated", text, "stated", term)

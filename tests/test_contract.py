@@ -1,0 +1,133 @@
+"""Launch contracts: what `cudalint contract` infers and takes from comments, and what it says of each launch."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+ONE = """\
+__global__ void one(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+"""
+
+
+def contracts(cudalint, text: str, write) -> list[dict]:
+    write("k.cu", text)
+    done = cudalint("contract", "--output-format", "json", "k.cu")
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
+def contract(cudalint, text: str, write) -> dict:
+    (found,) = contracts(cudalint, text, write)
+    return found
+
+
+def requires(found: dict) -> list[str]:
+    return [each["text"] for each in found["requires"]]
+
+
+def test_a_one_element_kernel_needs_a_thread_for_each_element(cudalint, write):
+    host = """\
+void whole(float *x, int n) { one<<<n / 256 + (n % 256 != 0), 256>>>(x, n); }
+void some(float *x, int n) { one<<<160, 256>>>(x, n); }
+void floored(float *x, int n) { one<<<n / 128, 128>>>(x, n); }
+void passed(float *x, int n, int blocks) { one<<<blocks, 128>>>(x, n); }
+void checked(float *x, int n, int blocks) { if (n > blocks * 128) return; one<<<blocks, 128>>>(x, n); }
+"""
+    found = contract(cudalint, ONE + host, write)
+    cover = "gridDim.x * blockDim.x >= n"
+    assert found["requires"] == [{"kind": "cover", "text": cover, "source": "inferred"}]
+    assert (found["kernel"], found["file"], found["line"]) == ("one", "k.cu", 1)
+    sides = [next(side for side in ("holds", "broken", "unknown") if each[side]) for each in found["launches"]]
+    assert sides == ["holds", "broken", "broken", "unknown", "holds"]
+    assert found["launches"][1] == {
+        "file": "k.cu", "line": 6, "holds": [], "broken": [cover], "unknown": [], "sizes": {cover: {"n": 40961}},
+    }  # fmt: skip
+
+
+def test_the_text_says_the_same_and_the_exit_code_tells(cudalint, write):
+    write("k.cu", ONE + "void some(float *x, int n) { one<<<160, 256>>>(x, n); }\n")
+    done = cudalint("contract")
+    assert done.returncode == 1
+    assert done.stdout == (
+        "k.cu:1: one\n  requires gridDim.x * blockDim.x >= n\n"
+        "  launched at line 5: broken at n = 40,961: gridDim.x * blockDim.x >= n\n\n"
+    )
+    assert cudalint("contract", "--exit-zero").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "needs"),
+    [
+        ("for (long long i = blockIdx.x * 1ll * blockDim.x + threadIdx.x; i < n; i += 1ll * gridDim.x * blockDim.x)"
+         " x[i] = 0;", []),
+        ("for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) x[i] = 0;",
+         ["n <= 2147483648 - gridDim.x * blockDim.x"]),
+        ("int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4; if (i + 3 < n) x[i] = x[i + 3];",
+         ["4 * gridDim.x * blockDim.x >= n - 3"]),
+        ("if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 0;", ["blockDim.x >= n"]),
+        ("__shared__ float s[64]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = s[0];",
+         ["blockDim.x <= 64"]),
+        ("x[blockIdx.x * 128 + threadIdx.x] = n;", ["blockDim.x == 128"]),
+        ("cooperative_groups::this_grid().sync(); x[0] = n;", ["a cooperative launch"]),
+    ],
+)  # fmt: skip
+def test_what_is_inferred(cudalint, write, body, needs):
+    text = f"#include <cooperative_groups.h>\n__global__ void k(float *x, int n) {{\n    {body}\n}}\n"
+    assert requires(contract(cudalint, text, write)) == needs
+
+
+def test_a_tree_needs_a_power_of_two(cudalint, write):
+    text = """\
+__global__ void sum(const float *x, float *out) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    for (int k = blockDim.x / 2; k > 0; k /= 2) {
+        if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = s[0];
+}
+void run(const float *x, float *out, int n) {
+    sum<<<n, 96, 96 * sizeof(float)>>>(x, out);
+    sum<<<n, 128, 128 * sizeof(float)>>>(x, out);
+}
+"""
+    found = contract(cudalint, text, write)
+    assert "blockDim.x is a power of two" in requires(found)
+    assert ["blockDim.x is a power of two" in each["broken"] for each in found["launches"]] == [True, False]
+
+
+def test_what_is_stated_is_checked_at_each_launch(cudalint, write):
+    text = (
+        "#define LIMIT 1000\n// cudalint: requires(n <= LIMIT && blockDim.x == 256): the table\n"
+        + ONE
+        + "void run(float"
+        " *x, int n) {\n    if (n > 0 && n <= 900) one<<<n, 256>>>(x, n);\n    one<<<(n + 127) / 128, 128>>>(x, n);\n}\n"
+    )
+    found = contract(cudalint, text, write)
+    stated = [each for each in found["requires"] if each["source"] == "stated"]
+    assert stated == [{"kind": "stated", "text": "n <= 1000 && blockDim.x == 256", "source": "stated"}]
+    assert [stated[0]["text"] in each["broken"] for each in found["launches"]] == [False, True]
+    assert stated[0]["text"] in found["launches"][0]["holds"]
+
+
+def test_a_template_is_told_once_where_its_instances_ask_for_the_same(cudalint, write):
+    text = ONE.replace("__global__", "template <typename T>\n__global__").replace("float *x", "T *x") + (
+        "void run(float *x, double *y, int n) {\n    one<<<n, 1>>>(x, n);\n    one<<<n, 2>>>(y, n);\n}\n"
+    )
+    found = contract(cudalint, text, write)
+    assert [each["line"] for each in found["launches"]] == [7, 8]
+
+
+def test_bad_input_is_one_line(cudalint, write):
+    write("k.cu", b"\x00\x01")
+    for arguments, code in ((["missing.cu"], 2), (["k.cu"], 2), (["--output-format", "xml"], 2)):
+        done = cudalint("contract", *arguments)
+        assert done.returncode == code
+        assert done.stderr.count("\n") == 1
