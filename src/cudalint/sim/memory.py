@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHIFT = 44
 _HALF = 1 << (_SHIFT - 1)
 #: Buffers up to so many bytes are one page; larger ones have pages of ``_PAGE`` bytes, made when touched.
-_DENSE = 1 << 26
+_DENSE = 1 << 24
 _PAGE = 1 << 20
 #: Elements that are filled at a time.
 _PIECE = 1 << 13
@@ -902,10 +902,12 @@ class BufferState:
         if not obj.paged:
             data = obj.page(0).data[: self.extent * dtype.itemsize].view(dtype)
             data = data if index is None else data[np.asarray(index)]
+        elif index is None:
+            size = self.extent * dtype.itemsize
+            raw = np.concatenate([obj.page(n).data for n in range(-(-size // _PAGE))])
+            data = raw[:size].view(dtype)
         else:
-            wanted = (
-                np.arange(self.extent, dtype=np.int64) if index is None else np.asarray(index, np.int64).reshape(-1)
-            )
+            wanted = np.asarray(index, np.int64).reshape(-1)
             byte = wanted[:, None] * dtype.itemsize + np.arange(dtype.itemsize)
             raw = np.empty(byte.shape, np.uint8)
             for number in np.unique(byte // _PAGE):
