@@ -7,6 +7,7 @@ that launch, before anything runs, is the prediction.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from cudalint.confirm import oracle
@@ -160,6 +161,19 @@ class Bench:
     def sparse(self, *numbers: int) -> list[Trial]:
         """Runs of the first and last blocks alone at large sizes, loops at their ends."""
         return [Trial(s, blocks="tail", loops="ends") for s in self.clipped(*numbers)]
+
+    def together(self, *numbers: int, many: int = 2) -> list[Trial]:
+        """Runs of the first and last blocks with so ``many`` sizes at a time at a large number, the others at 1."""
+        leaves = [x for x in self.harness.sizes if not x.data.axis]
+        found: list[dict[str, int]] = []
+        for group in combinations(leaves, min(many, len(leaves))):
+            for n in numbers:
+                sizes = {x.data.name: max(x.data.lo, min(n if x in group else 1, x.data.hi)) for x in leaves}
+                if sizes not in found:
+                    found.append(sizes)
+        found = found[:MOST]
+        found += [sizes for sizes in self.predicted() if sizes not in found]
+        return [Trial(sizes, blocks="tail", loops="ends") for sizes in found]
 
     def one_block(self, setup: Setup) -> tuple[Triple, Triple]:
         """A launch of one block along every axis whose coordinates loops step over the data."""

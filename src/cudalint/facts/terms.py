@@ -32,8 +32,9 @@ UNIFORM, WARP_UNIFORM, UNKNOWN, THREAD = 0, 1, 2, 3
 class Atom:
     """What an atom stands for.
 
-    ``kind``: tid, bid, bdim, gdim (with ``axis``), param, argc (how many arguments a program got), var, load,
-    call, loop, exit, phi, size, unknown. ``lo``/``hi`` bound its value whatever the launch. ``data`` depends
+    ``kind``: tid, bid, bdim, gdim (with ``axis``, as has a field of a dim3 that is not made here), param, argc (how
+    many arguments a program got), var, load, call, loop, exit, phi, size, unknown. ``lo``/``hi`` bound its value
+    whatever the launch. ``data`` depends
     on the kind: the :class:`~cudalint.ir.nodes.Var`, the loop, the callee. ``inputs`` are the terms its uniformity
     follows (for ``phi``, ``exit`` and ``loop`` these are completed after the atom is made).
     """

@@ -85,8 +85,8 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
 
 
 def _is_given(leaf: Term) -> bool:
-    """Whether a dimension is a member of a parameter of class type: a finished grid that the caller made."""
-    return leaf.data.kind == "param" and leaf.data.data is None
+    """Whether a dimension is a member of a dim3 or of a parameter of class type: a finished grid that somebody made."""
+    return bool(leaf.data.axis) or (leaf.data.kind == "param" and leaf.data.data is None)
 
 
 def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:

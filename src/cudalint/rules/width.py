@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
     from cudalint.facts.model import Launch
+    from cudalint.facts.reach import Reach
     from cudalint.facts.terms import Term
     from cudalint.ir.nodes import Expr, Function
 
@@ -28,6 +29,11 @@ _Main = TypeVar("_Main")
 DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
 _AXES = "xyz"
 _NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
+_GIVEN = frozenset({"device", "sizeof", "bdim", "name"})
+"""Atoms that are no size of the data, whatever they stand in."""
+_LAST = 1 << 62
+_TILE = 1 << 12
+"""Constants up to here may be what the host checks a size to be a multiple of."""
 
 
 def origin(flow: Flow, term: Term, event: Event) -> Operation | None:
@@ -199,6 +205,39 @@ def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | 
                 continue
         if all(w.allowed(c, env) for c in launch.conditions):
             return env
+    return None
+
+
+def passing(
+    term: Term, top: int, launch: Launch, reach: Reach, mains: Callable[[Term], bool]
+) -> tuple[dict[Term, int], Term] | None:
+    """The smallest host sizes at which ``term`` is more than ``top``, and the size that makes it so: one of ``mains``.
+
+    None where the host's checks or the types let it come to no such size.
+    """
+    leaves = t.leaves(term)
+    block = {x for item in launch.block or () for x in t.leaves(item)}
+    known = defaults(launch, leaves, launch.config)
+    fixed = {x: v for x, v in known.items() if x in block or x.data.kind in _GIVEN}
+    asked = {x for c in launch.conditions for x in t.leaves(c) if x.data.kind == "device"}
+    fixed.update({x: v for x in asked | leaves if (v := w.assumed(x)) is not None})
+    free = sorted((x for x in leaves if x not in fixed and mains(x)), key=lambda x: (-reach.high(x), x.key))
+    multiples = [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE]
+    for main, others in tries(free):
+        env = {**dict.fromkeys(leaves, others), **fixed}
+
+        def over(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            found = value(term, {**env, main: n}, exact=False)
+            return found is not None and found > top
+
+        high = min(reach.high(main), _LAST)
+        least = smallest(max(1, reach.interval(main)[0]), high, over)
+        if least is None:
+            continue
+        for n in sorted({least, *(-(-least // c) * c for c in multiples)}):
+            env[main] = n
+            if n <= high and all(w.allowed(c, env) for c in launch.conditions):
+                return env, main
     return None
 
 

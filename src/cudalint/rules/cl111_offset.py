@@ -1,0 +1,174 @@
+"""CL111 truncated-offset: an offset computed in 64 bits and cut to 32 before it addresses memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
+from cudalint.facts.kernels import ids_of
+from cudalint.facts.reach import Reach, is_wide, strip
+from cudalint.findings import Witness, digits
+from cudalint.ir.types import Int
+from cudalint.rules import offsets, support, width
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.events import Access, Conversion
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+
+CODES = ("CL111",)
+
+_PARTS = frozenset({"tid", "bid", "bdim", "gdim", "param", "loop", "exit"})
+_QUOTIENTS = frozenset({"div", "mod", "shr", "and"})
+
+
+def check(kernel: Kernel) -> Iterator[Draft]:
+    """One finding a conversion: the first access that it gets to unbounded."""
+    flow = kernel.flow
+    if not flow.complete:
+        return
+    cut = [x for x in flow.conversions if _is_cut(x)]
+    if not cut:
+        return
+    reported: set[int] = set()
+    for access in flow.accesses:
+        if access.obj.kind != "global" or access.index is None:
+            continue
+        made = _made_of(access.index)
+        for event in cut:
+            if id(event.node) in reported or event.seq > access.seq:
+                continue
+            assert isinstance(event.to, Int)
+            if t.convert(event.term, event.to) not in made or _limited(access, event):
+                continue
+            draft = _at(kernel, access, event)
+            if draft is not None:
+                reported.add(id(event.node))
+                yield draft
+
+
+def _is_cut(event: Conversion) -> bool:
+    """Whether a conversion keeps the lower half of an index or an offset: no size, no quotient, no data."""
+    if not (isinstance(event.to, Int) and event.to.bits == 32 and isinstance(event.term.type, Int)):
+        return False
+    if event.term.type.bits != 64 or event.term.op in _QUOTIENTS:
+        return False
+    leaves = t.leaves(event.term)
+    if any(x.data.kind not in _PARTS for x in leaves) or not ids_of([event.term]):
+        return False
+    return not _is_remainder(event.term)
+
+
+def _is_remainder(term: Term) -> bool:
+    """``i - i / w * w``, in steps."""
+    if term.op == "cast":
+        return _is_remainder(term.args[0])
+    if term.op != "sub":
+        return False
+    first = t.poly(term.args[0])
+    return any(
+        item.op in ("div", "shr") and t.poly(item.args[0]) == first
+        for item in t.atoms_of(t.poly(term.args[1]))
+    )  # fmt: skip
+
+
+def _made_of(index: Term) -> set[Term]:
+    """Every value that an index is made of, through the starts of loops too."""
+    seen: set[Term] = set()
+    stack = [index]
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        stack.extend(item.args)
+        if item.op == "atom" and item.data.kind == "loop" and item.data.data.init is not None:
+            stack.append(item.data.data.init)
+    return seen
+
+
+def _limited(access: Access, event: Conversion) -> bool:
+    """Whether a test on the way keeps the value, before or after it is cut, below a bound of 32 bits."""
+    assert isinstance(event.to, Int)
+    kept = {event.term, t.convert(event.term, event.to)}
+    for condition in conjuncts(access.guard):
+        if condition.op in ("lt", "le", "eq"):
+            for side, other in (condition.args, condition.args[::-1]):
+                bound = strip(other)
+                narrow = bound.op == "const" or (isinstance(bound.type, Int) and bound.type.bits <= 32)
+                if narrow and not kept.isdisjoint(_made_of(side)):
+                    return True
+    return False
+
+
+def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
+    assert isinstance(event.to, Int)
+    top = event.to.hi
+    p = t.poly(event.term)
+    several = any(not ids_of(made) or any(offsets.is_free(x) for x in made) for made in offsets.factors(event.term))
+    largest = offsets.highest(kernel.layout, access, p)
+    if largest is None:
+        return None
+    for launch in kernel.launches or (None,):
+        reach = Reach(launch, kernel.config)
+        if reach.index(t.poly(largest)) <= top or not (several or _counts_far(access, event.term, launch)):
+            continue
+        here = launch.at_launch(largest) if launch is not None else largest
+        conditions = launch.conditions if launch is not None else ()
+        env = offsets.sizes_over(here, top, reach, kernel.config, launch, conditions)
+        offset = width.value(here, env, exact=False) if env is not None else None
+        if env is None or offset is None:
+            continue
+        return _draft(kernel, access, event, width.named(env), offset)
+    return None
+
+
+def _counts_far(access: Access, index: Term, launch: Launch | None) -> bool:
+    """Whether there can be so many elements for a thread's own index: a test against 64 bits, or a grid made of it."""
+    ids = ids_of([index])
+    for condition in conjuncts(access.guard):
+        if condition.op in ("lt", "le"):
+            for side, other in (condition.args, condition.args[::-1]):
+                bound = strip(other)
+                if ids & ids_of([side]) and isinstance(bound.type, Int) and bound.type.bits == 64 and t.leaves(bound):
+                    return True
+    return launch is not None and launch.grid is not None and any(is_wide(x) for x in launch.grid)
+
+
+def _draft(kernel: Kernel, access: Access, event: Conversion, sizes: dict[str, int], offset: int) -> Draft:
+    assert isinstance(event.to, Int)
+    kept = event.to.wrap(offset)
+    text, name = support.text(event.fn, event.node), str(event.to)
+    shown = ", ".join(f"{k} = {digits(v)}" for k, v in sizes.items() if v > 1)
+    return Draft(
+        "CL111", event.fn, event.fn.file, event.node.start, event.node.end,
+        f"`{text}` is computed in 64 bits and cut to 32 (`{name}`) before it addresses "
+        f"`{access.obj.name}`: {f'at {shown} ' if shown else ''}offset {digits(offset)} becomes {digits(kept)}",
+        "keep the offset in 64 bits: `size_t i = …`",
+        Witness(sizes, None, None, None, {"offset in 32 bits": kept, "offset meant": offset}),
+        ((access.fn.file, access.node.start, access.node.end, "used here"), *support.calls(event),
+         *support.launched_at(kernel)),
+    )  # fmt: skip
+
+
+def experiment_cl111(bench: Bench) -> Plan:
+    """The last blocks at offsets from 2^31 and 2^32 on: a value that is cut names another element."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    places = [
+        (place.fn.file, place.node.start, place.node.end)
+        for place in bench.kernel.flow.conversions
+        if isinstance(place.to, Int) and place.to.bits == 32
+    ]
+
+    def judge(run: oracle.Run) -> oracle.Fault | None:
+        return oracle.wraps(run, places, kinds=("convert",))
+
+    alone = len(bench.harness.sizes) < 2
+    trials = bench.sparse(5, (1 << 31) + 1, (1 << 32) + 1) if alone else bench.together(5, 46342, 65537)
+    return Plan(trials, judge, watch=frozenset())
