@@ -26,7 +26,7 @@ from cudalint.facts.places import Places
 from cudalint.facts.quiet import is_quiet_call
 from cudalint.facts.state import Frame, asks_arguments, number, read_side
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
-from cudalint.frontend.calls import signature
+from cudalint.frontend.calls import bind_defaults, signature
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
@@ -565,6 +565,8 @@ def bind_template(
     if missing:
         for want, have in zip(signature(target).params, args):
             _deduce(want, have, missing, result)
+    if len(result) < len(target.template):
+        bind_defaults(target, result, len(targs))
     return result
 
 

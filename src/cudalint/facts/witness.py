@@ -11,6 +11,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
+from cudalint.ir.nodes import Var
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ SM_COUNT, BLOCKS_PER_SM = 40, 4
 
 
 def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
-    """The value taken for what only the machine knows (SM count, occupancy); None for data."""
+    """The value taken for what only the machine knows (SM count, occupancy) and for template parameters that the source
+    gives one; None for data."""
     info = leaf.data
+    usual = instances(leaf)
+    if usual:
+        return usual[0]
     if info.kind not in ("device",):
         return None
     name = info.name.lower()
@@ -43,6 +48,20 @@ def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
     if "grid" in name:
         return sm_count * BLOCKS_PER_SM
     return BLOCKS_PER_SM
+
+
+def instances(leaf: Term) -> tuple[int, ...]:
+    """The values that the source gives a template parameter: the k-th of each parameter make one instance."""
+    var = leaf.data.data
+    return var.usual if leaf.data.kind == "param" and isinstance(var, Var) and var.kind == "template" else ()
+
+
+def instantiated(env: Assignment) -> bool:
+    """Whether the values of template parameters are together those of an instance that the source shows."""
+    columns = [(instances(x), v) for x, v in env.items() if x.op == "atom" and len(instances(x)) > 1]
+    return not columns or any(
+        all(k < len(values) and values[k] == v for values, v in columns) for k in range(len(columns[0][0]))
+    )
 
 
 def constants(terms: Iterable[Term], *, floats: bool = False) -> set[int | float]:
@@ -103,7 +122,7 @@ def solve(
         chosen = (values or {}).get(leaf)
         if chosen is None:
             fixed = assumed(leaf)
-            chosen = [fixed] if fixed is not None else candidates(leaf, known, extra)
+            chosen = instances(leaf) or ([fixed] if fixed is not None else candidates(leaf, known, extra))
             if limit is not None:
                 chosen = [v for v in chosen if v <= limit]
         if not chosen:
@@ -111,7 +130,7 @@ def solve(
         tries.append(chosen)
     for combination in islice(product(*tries), budget):
         env = dict(zip(everything, combination))
-        if holds(goal, env) and all(allowed(c, env) for c in related):
+        if instantiated(env) and holds(goal, env) and all(allowed(c, env) for c in related):
             return env
     return None
 

@@ -169,18 +169,19 @@ def bindings_of(
         for param, arg in zip(signature(decl, (of_class | result) or None).params, args, strict=False):
             deduce(param, arg.type, result)
     if len(result) < len(decl.template):
-        _bind_defaults(decl, result)
+        bind_defaults(decl, result)
     return of_class | result
 
 
-def _bind_defaults(decl: FunctionDecl, into: dict[str, Type | int]) -> None:
+def bind_defaults(decl: FunctionDecl, into: dict[str, Type | int], given: int = 0) -> None:
+    """Adds the defaults of template parameters that are not bound; the first ``given`` have an argument."""
     from cudalint.frontend.lower import Lowerer
 
     syntax = syntax_of(decl)
     nodes = [c for c in syntax.templates[-1].named_children if c.type.endswith("parameter_declaration")]
     lowerer = Lowerer(decl.file.declarations, syntax.scope)
     lowerer.bind_templates(syntax.templates, into)
-    for (name, kind), node in zip(decl.template, nodes, strict=False):
+    for (name, kind), node in list(zip(decl.template, nodes, strict=False))[given:]:
         if name and name not in into:
             default = lowerer.default_argument(node, kind)
             if default is not None and not isinstance(default, (Param, Unknown)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from cudalint.frontend.calls import returned
@@ -476,6 +477,25 @@ _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
 }
 
 
+_INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*")
+
+
+def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
+    """Tells open template parameters which values they have where the file names the template with arguments."""
+    names = [name for name, _ in decl.template]
+    own = [var for var in opened if var.name in names]
+    found: dict[tuple[int, ...], None] = {}
+    for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<([^<>;(){{}}]*)>", decl.file.declarations.source):
+        given = dict(zip(names, match[1].split(","), strict=False))
+        numbers = [_INTEGER.fullmatch(given[x.name].strip()) if x.name in given else None for x in own]
+        # What is not given has its default; a name may stand for anything.
+        values = [(int(m[1], 0),) if m else x.usual if x.name not in given else () for m, x in zip(numbers, own)]
+        if all(values):
+            found.setdefault(tuple(x[0] for x in values))
+    for var, column in zip(own, zip(*found, strict=True), strict=False):
+        var.usual = column
+
+
 def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: bool = False) -> Function:
     """The function behind ``decl`` with these template parameters bound; the others stay open.
 
@@ -490,6 +510,8 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     lowerer = kind(decl.file.declarations, syntax.scope)
     lowerer.kind = decl.kind
     opened = lowerer.bind_templates(syntax.templates, bindings)
+    if opened and decl.template:
+        _give_usual(decl, opened)
     if decl.owner:
         lowerer.this = _owner(lowerer, decl)
     body_node = syntax.body

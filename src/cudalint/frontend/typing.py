@@ -171,6 +171,8 @@ class Typer:
                     )
                 else:
                     variable = Var(name, declared, "template", start, end, const=True)
+                    default = self.default_argument(node, kind)
+                    variable.usual = (default,) if isinstance(default, int) else ()
                     self.names[name] = variable
                     opened.append(variable)
         return opened

@@ -34,10 +34,12 @@ class Var:
     namespace-scope variable, ``template`` a non-type template parameter that is left open.
     ``type`` is the referent's type when ``ref`` (a C++ reference). ``const`` means the value cannot
     change after initialisation. ``extern`` marks ``extern __shared__``. ``init`` is lowered for
-    namespace-scope constants as well.
+    namespace-scope constants as well. ``usual`` are the values that the source gives an open template parameter:
+    one for each way in which its file names the template with arguments (in the same order for all parameters),
+    else its default.
     """
 
-    __slots__ = ("const", "end", "extern", "init", "kind", "name", "ref", "start", "static", "type")
+    __slots__ = ("const", "end", "extern", "init", "kind", "name", "ref", "start", "static", "type", "usual")
 
     def __init__(
         self, name: str, type_: Type, kind: VarKind, start: int, end: int, *, const: bool = False,
@@ -45,6 +47,7 @@ class Var:
     ) -> None:  # fmt: skip
         self.name, self.type, self.kind, self.start, self.end = name, type_, kind, start, end
         self.const, self.ref, self.extern, self.static, self.init = const, ref, extern, static, init
+        self.usual: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"Var({self.name}: {self.type}, {self.kind})"

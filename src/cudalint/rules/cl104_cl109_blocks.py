@@ -11,7 +11,7 @@ from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import F32, F64, I32, Float, Int
-from cudalint.rules import support, width
+from cudalint.rules import launches, support, width
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
@@ -48,20 +48,44 @@ def check_sum(launch: Launch) -> Iterator[Draft]:
     """A ceiling division of the grid whose sum overflows an int."""
     if launch.grid is None:
         return
+    # What is the number of blocks on one axis may be what another is divided by.
+    counts: dict[Term, str] = {}
+    for number, axis in enumerate("xyz"):
+        for item in _finished(launch.grid[number]):
+            counts.setdefault(item, axis)
     reach: Reach | None = None
+    told: set[Term] = set()
     for number, axis in enumerate("xyz"):
         for item in parts([launch.grid[number]]):
-            if item.op not in ("div", "shr") or item.type is not I32:
+            if item.op not in ("div", "shr") or item.type is not I32 or item in told:
                 continue
+            told.add(item)
             if reach is None:
                 reach = Reach(None, launch.config, launch.conditions)
             if not _rounds_up(item) or not any(_overflows(x, reach) for x in _sums(item.args[0])):
                 continue
             place = width.origin(launch.flow, item, launch.event)
             if place is not None:
-                draft = _sum_draft(launch, axis, item, place, reach)
+                what = (
+                    f"the count that sizes the grid on {counts[item]}"
+                    if item in counts
+                    else f"a count that the grid on {axis} is computed from"
+                )
+                draft = _sum_draft(launch, what, item, place, reach)
                 if draft is not None:
                     yield draft
+
+
+def _finished(blocks: Term) -> Iterator[Term]:
+    """What a grid dimension is, but for conversions, limits and choices."""
+    stack = [blocks]
+    while stack:
+        item = stack.pop()
+        yield item
+        if item.op in ("cast", "min", "max"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
 
 
 def _rounds_up(division: Term) -> bool:
@@ -93,12 +117,16 @@ def _overflows(total: Term, reach: Reach) -> bool:
     return reach.high(total.args[0]) + reach.high(total.args[1]) > I32.hi
 
 
-def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reach: Reach) -> Draft | None:
+def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reach: Reach) -> Draft | None:
     config = launch.config
     dividend = division.args[0]
     leaves = t.leaves(division)
     divisors = t.leaves(division.args[1])
-    fixed = {**dict.fromkeys(divisors, config.block_size), **width.defaults(launch, leaves, config)}
+    block = {x for item in launch.block or () for x in t.leaves(item)}
+    # What divides and is no size of the block may be anything: with 1, nothing is added.
+    others_divide = dict.fromkeys(divisors - block, 2)
+    fixed = {**dict.fromkeys(divisors & block, config.block_size), **others_divide}
+    fixed.update(width.defaults(launch, leaves, config))
     free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     for main, others in width.tries(free):
         env = {**dict.fromkeys(sorted(leaves, key=lambda x: x.key), others), **fixed}
@@ -117,10 +145,11 @@ def _sum_draft(launch: Launch, axis: str, division: Term, place: Operation, reac
             continue
         text = support.text(place.fn, place.node)
         sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        sizes = {main.data.name: least, **sizes}
         return Draft(
             "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
-            f"`{text}` adds in int before it divides: at {main.data.name} = {digits(least)} the sum overflows and "
-            f"the count that sizes the grid on {axis} comes out as {digits(count)} instead of {digits(meant)}",
+            f"`{text}` adds in int before it divides: at {launches.told(sizes)} the sum overflows and "
+            f"{what} comes out as {digits(count)} instead of {digits(meant)}",
             "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
             Witness(sizes, None, None, None, {"count": count, "count meant": meant}),
             (*_launch_place(launch, place), *support.calls(place)),

@@ -79,7 +79,7 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
     if not all(is_size(x) for x in own):
         return False
     for term in blocks:
-        others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device"}
+        others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device" and not w.instances(x)}
         if not others:
             continue
         if any(x.data.kind != "param" for x in (*others, *own)) or (limits and not own):
@@ -88,7 +88,7 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
         if not others <= divided | leaves_of(threads):
             return False
     in_grid = leaves_of(blocks)
-    return all(x in own or x in in_grid or x.data.kind == "device" for x in leaves_of(threads))
+    return all(x in own or x in in_grid or x.data.kind == "device" or w.instances(x) for x in leaves_of(threads))
 
 
 def ordered(first: Iterable[Term], then: Iterable[Term]) -> list[Term]:
@@ -137,7 +137,9 @@ def smallest(
     for number, leaf in enumerate(leaves):
         info = leaf.data
         fixed = 1 if leaf in kept else w.assumed(leaf)
-        if fixed is not None:
+        if w.instances(leaf):
+            choices.append(list(w.instances(leaf)))
+        elif fixed is not None:
             choices.append([fixed])
         elif info.kind == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
@@ -149,7 +151,7 @@ def smallest(
         return None
 
     def good(env: w.Assignment) -> bool:
-        return w.holds(goal, env) and all(w.allowed(c, env) for c in conditions)
+        return w.instantiated(env) and w.holds(goal, env) and all(w.allowed(c, env) for c in conditions)
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:
@@ -166,7 +168,8 @@ def never_empty(terms: Iterable[Term]) -> bool:
     ranges = {}
     for leaf in leaves_of(terms):
         fixed = w.assumed(leaf)
-        low, high = (fixed, fixed) if fixed is not None else (leaf.data.lo, leaf.data.hi)
+        given = w.instances(leaf) or ((fixed,) if fixed is not None else (leaf.data.lo, leaf.data.hi))
+        low, high = min(given), max(given)
         ranges[leaf] = max(1, low), min(high, LARGEST)
     return all(_positive(x, ranges) for x in terms)
 

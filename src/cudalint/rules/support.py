@@ -262,7 +262,8 @@ def _assignments(
     choices: list[Sequence[int]] = []
     for leaf in sizes:
         fixed = w.assumed(leaf)
-        values = [fixed] if fixed is not None else w.candidates(leaf, known, around)
+        values: Sequence[int] = [fixed] if fixed is not None else w.candidates(leaf, known, around)
+        values = w.instances(leaf) or values
         if leaf.data.kind == "count":
             values = list(range(_PASSES if len(sizes) == 1 else 3))
         elif limit is not None:
@@ -273,7 +274,7 @@ def _assignments(
     tries = dict.fromkeys([over, *islice(_diagonal(choices), max(_TRIES, _PASSES if len(sizes) == 1 else 0))])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
-        shape = dims(env)
+        shape = dims(env) if w.instantiated(env) else None
         if shape is not None:
             env.update(dimensions(*shape))
             yield Assigned(env, *shape, sizes)
