@@ -953,6 +953,31 @@ def test_two_pointers_to_one_buffer_are_no_independent_iterations() -> None:
     assert values(seen, "x").tolist() == list(range(100))
 
 
+def test_textures_are_inputs() -> None:
+    """A fetch gives the same at one place whoever asks, and something else elsewhere."""
+    source = """
+texture<float, 2, cudaReadModeElementType> old;
+__global__ void f(cudaTextureObject_t t, float *a, float *b, int *c, float4 *d) {
+    int i = threadIdx.x;
+    a[i] = tex2D<float>(t, i / 2 + 0.5f, 1.5f);
+    b[i] = tex2D(old, i, 2);
+    c[i] = tex1Dfetch<unsigned char>(t, i);
+    d[i] = tex1Dfetch<float4>(t, 0);
+}
+"""
+    buffers = [Buffer("a", F32, 64), Buffer("b", F32, 64), Buffer("c", I32, 64), Buffer("d", VECTORS["float4"], 64)]
+    seen = launch(source, 1, 64, 3, *buffers)
+    a, b, c, d = (values(seen, x) for x in "abcd")
+    assert (a[::2] == a[1::2]).all()
+    assert len(np.unique(a)) == 32
+    assert len(np.unique(b)) == 64
+    assert len(np.unique(c)) > 32
+    assert len(np.unique(d)) == 1
+    assert d["x"][0] != d["y"][0]
+    seen = launch(source.replace("tex1Dfetch<float4>(t, 0)", "tex2DLod<float4>(t, 0, 0, 0)"), 1, 64, 3, *buffers)
+    assert (seen.end, seen.line) == ("inconclusive", 8)
+
+
 def test_launches_that_make_no_sense_are_errors() -> None:
     source = "__global__ void k(int* x, int n) { x[0] = n; }"
     with pytest.raises(ValueError, match="takes 2 arguments"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,7 @@ from cudalint.ir.types import (
 )
 from cudalint.sim import values as v
 from cudalint.sim import warps
+from cudalint.sim.memory import hash_values, hashed
 from cudalint.sim.places import MemoryPlace, pointed
 from cudalint.sim.values import Stop, Unsupported, convert, scalar, spread
 
@@ -454,6 +456,30 @@ def _of_pair(field: str | None, type_: Type) -> Any:
     return handler
 
 
+# Textures.
+
+
+def _texture(code: Calls, node: ir.Call, name: str) -> Eval:
+    """A fetch from a texture: input data of which no more is known than that it depends on the place, as filled by
+    hash as that of buffers is. A place outside is none: the hardware clamps it, wraps it or gives zero."""
+    type_, source = node.type, node.args[0]
+    fields = dict(type_.fields or {}) if isinstance(type_, Struct) else {"": type_}
+    if not fields or not all(isinstance(t, (Int, Float)) for t in fields.values()):
+        return code.refuse(node, f"'{name}' of '{type_}'")
+    handle = None if isinstance(source, ir.Ref) and isinstance(source.type, Struct) else code.expr(source)
+    seed = zlib.crc32(source.var.name.encode()) if isinstance(source, ir.Ref) else 0
+    places = [code.converted(a, F64) for a in node.args[1:]]
+
+    def run(f: Frame) -> Any:
+        key = np.full(f.n, seed, np.uint64) if handle is None else spread(handle(f), f.n).astype(np.uint64)
+        for place in places:
+            key = hashed(0, key ^ spread(place(f), f.n).view(np.uint64))
+        found = {n: hash_values(number, key, v.dtype_of(t)) for number, (n, t) in enumerate(fields.items())}
+        return found if isinstance(type_, Struct) else found[""]
+
+    return run
+
+
 # Memory.
 
 
@@ -793,6 +819,7 @@ def _formatted(text: str, items: list[Any]) -> str:
 
 _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(_REAL, _real),
+    **dict.fromkeys(("tex1Dfetch", "tex1D", "tex2D", "tex3D"), _texture),
     **dict.fromkeys(("min", "max", "umin", "umax", "llmin", "llmax", "ullmin", "ullmax"), _extremum),
     **dict.fromkeys(("abs", "labs", "llabs"), _abs),
     "clamp": _clamp, "swap": _swap, "forward": _same, "move": _same, "ref": _same, "__builtin_expect": _same,
