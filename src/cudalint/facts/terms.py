@@ -55,12 +55,13 @@ class Term:
     ``data`` is the value of a ``const``, the :class:`Atom` of an ``atom``, the name of a ``call``.
     """
 
-    __slots__ = ("args", "data", "key", "op", "poly", "programs", "type")
+    __slots__ = ("args", "data", "depth", "key", "op", "poly", "programs", "type")
     op: str
     args: tuple[Term, ...]
     type: Type | None
     data: Any
     key: int
+    depth: int
     poly: Poly | None
     programs: tuple[list[_Step] | None, list[_Step] | None]
 
@@ -75,6 +76,8 @@ _table: dict[tuple[Any, ...], Term] = {}
 _nonlinear: dict[tuple[Any, ...], Term] = {}
 _MAX_MONOMIALS = 48
 _MAX_DEGREE = 12
+_DEEPEST = 300
+"""Operators in one another: the readings of a term below call themselves up to three times a level."""
 
 
 def reset() -> None:
@@ -96,15 +99,25 @@ def _new(op: str, args: tuple[Term, ...], type_: Type | None, data: Any) -> Term
     _count += 1
     term.op, term.args, term.type, term.data, term.key, term.poly = op, args, type_, data, _count, None
     term.programs = _NO_PROGRAMS
+    term.depth = 0
     return term
 
 
 def make(op: str, type_: Type | None, *args: Term, data: Any = None) -> Term:
-    """The interned term ``op(args)`` as written; use the operators below, which fold and convert."""
+    """The interned term ``op(args)`` as written; use the operators below, which fold and convert.
+
+    Where that would be deeper than all that reads terms can follow it is an unknown.
+    """
     key = (op, type_, data, *args)
     found = _table.get(key)
     if found is None:
-        found = _table[key] = _new(op, args, type_, data)
+        depth = 1 + max([x.depth for x in args], default=0)
+        if depth <= _DEEPEST:
+            found = _new(op, args, type_, data)
+            found.depth = depth
+        else:
+            found = atom(Atom("unknown", op, *type_range(type_), level=UNKNOWN), type_)
+        _table[key] = found
     return found
 
 

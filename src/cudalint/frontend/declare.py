@@ -39,6 +39,8 @@ SPECIFIERS = frozenset({
     "__global__", "__device__", "__host__", "__forceinline__", "__noinline__", "virtual", "extern", "inline", "typedef",
     "typename", "requires_clause", "template_parameter_list", "constexpr", "consteval", "static", "friend", "comment",
 })  # fmt: skip
+_DEEPEST = 200
+"""Namespaces and classes in one another that are looked into; nobody writes so many."""
 _WRAPPERS = frozenset({"pointer_declarator", "reference_declarator", "attributed_declarator", "init_declarator"})
 
 
@@ -176,7 +178,7 @@ def declare(file: SourceFile) -> Declarations:
     """The declarations of ``file``. Never fails; what cannot be read is in ``gaps``."""
     result = Declarations(file)
     _Walker(result).walk(file.tree.root_node, _Place())
-    result.gaps = gaps_in(file.tree.root_node, result.source)
+    result.gaps = sorted([*result.gaps, *gaps_in(file.tree.root_node, result.source)])
     launches = sorted(match.start() for sign in _LAUNCHES for match in re.finditer(sign, result.source))
     result.has_launches = bool(launches)
     if launches:
@@ -304,6 +306,7 @@ class _Walker:
     def __init__(self, into: Declarations) -> None:
         self.into = into
         self.source = into.source
+        self.depth = 0
         self.handlers: dict[str, Callable[[Node, _Place], None]] = {
             "function_definition": self.function,
             "declaration": self.declaration,
@@ -329,6 +332,10 @@ class _Walker:
         return self.source[node.start_byte : node.end_byte]
 
     def walk(self, node: Node, at: _Place) -> None:
+        if self.depth >= _DEEPEST:
+            self.into.gaps.append((node.start_byte, node.end_byte, ""))
+            return
+        self.depth += 1
         handlers = self.handlers
         for child in node.children:
             kind = child.type
@@ -337,6 +344,7 @@ class _Walker:
                 handler(child, at)
             elif kind.startswith(("preproc_if", "preproc_el")):
                 self.walk(child, at)
+        self.depth -= 1
 
     walk_children = walk
 

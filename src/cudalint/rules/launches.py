@@ -27,6 +27,8 @@ _SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
 _BUDGET = 160
+_NEAR = 100
+"""Launches before and after one among which that of the rest is looked for: tables have thousands."""
 LARGEST = 1 << 30
 """Sizes beyond this are not tried: where the arithmetic of the sizes wraps the width rules speak."""
 
@@ -307,7 +309,8 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
         return False
     dividends = [t.poly(q.args[0]) for q in quotients]
     atoms = {m[0] for q in quotients for m in t.poly(q) if len(m) == 1}
-    for event in launch.flow.launches:
+    at = launch.flow.launches.index(launch.event)
+    for event in launch.flow.launches[max(0, at - _NEAR) : at + _NEAR]:
         if event.node is launch.event.node:
             continue
         # `n % t == 0` on the way asks whether there is a rest, and is the case without one.
