@@ -154,9 +154,9 @@ def written_twice(run: Run) -> Fault | None:
     return None
 
 
-def outside(run: Run) -> Fault | None:
-    """Accesses outside of a global buffer."""
-    events = [e for e in run.seen.outside or () if e.space == "global" and not e.dimension]
+def outside(run: Run, space: str = "global") -> Fault | None:
+    """Accesses outside of a global buffer (or of another ``space``)."""
+    events = [e for e in run.seen.outside or () if e.space == space and not e.dimension]
     if not events:
         return None
     wrong = tuple(Wrong(e.element, e.thread.block, e.thread.thread) for e in events[:_WRONG])
@@ -167,6 +167,11 @@ def outside(run: Run) -> Fault | None:
         f" (line {e.site.line})",
         e.element, wrong, e.extent, threads=_numbers(run, (e.thread for e in events)),
     )  # fmt: skip
+
+
+def outside_shared(run: Run) -> Fault | None:
+    """Accesses outside of a shared array."""
+    return outside(run, "shared")
 
 
 _DID = {"load": "reads", "store": "writes", "atomic": "updates", "index": "indexes"}
@@ -372,5 +377,5 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 __all__ = [
     "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "lanes", "last",
-    "no_end", "outside", "place", "races", "refused", "thread_name", "wraps", "written_twice",
+    "no_end", "outside", "outside_shared", "place", "races", "refused", "thread_name", "wraps", "written_twice",
 ]  # fmt: skip

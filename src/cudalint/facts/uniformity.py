@@ -35,7 +35,15 @@ class Uniformity:
         self.fresh = False
 
     def level(self, term: Term) -> int:
-        """The level of a value."""
+        """The level of a value; unknown for one that is made of too much to be followed."""
+        try:
+            return self._settled(term)
+        except RecursionError:
+            self.fresh = False
+            self.memo[term] = UNKNOWN
+            return UNKNOWN
+
+    def _settled(self, term: Term) -> int:
         result = self._get(term)
         while self.fresh:
             # Values round a loop follow themselves: assumed uniform, raised until nothing changes.

@@ -6,15 +6,20 @@ first, with sizes that their host functions let through, then the kernel by itse
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import chain
+from cudalint.facts.expressions import from_poly
 from cudalint.rules import launches, support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from cudalint.facts.events import Event, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.rules.support import Triple
@@ -115,3 +120,67 @@ def value(term: Term, env: dict[Term, int]) -> Any:
         return t.evaluate(term, env)
     except (t.Undefined, OverflowError):
         return None
+
+
+_MOST_PLACES = 14
+"""Places along one axis at which threads are looked at."""
+
+
+class Visit(NamedTuple):
+    """A thread that comes to an event: its block's and its own number, and all values there, passes of loops too."""
+
+    block: Triple
+    thread: Triple
+    env: dict[Term, Any]
+
+
+def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = False) -> Iterator[Visit]:
+    """Threads that come to ``event`` in a trial: those at the ends of a block and beside the numbers that its
+    conditions and ``terms`` name, on the first and the last pass of each loop around it.
+
+    With ``every`` all threads of the blocks are looked at, in the order of their ranks.
+    A condition that only data decides keeps a thread away; one that all threads share and that has no value does not.
+    """
+    guards = [support.over_passes(g.term) for g in chain(event.guard) if g.why != "assert"]
+    loops = [g.loop for g in chain(event.guard) if g.loop is not None]
+    known = sorted({abs(int(c)) for c in w.constants([*guards, *terms])})
+    places = [_places(extent, known) for extent in trial.block]
+    for block in trial.blocks():
+        for thread in trial.threads() if every else product(*places):
+            for env in _passes(loops, trial.at(block, thread)):
+                if all(_holds(x, env) for x in guards):
+                    yield Visit(block, thread, env)
+
+
+def _places(extent: int, known: Iterable[int]) -> list[int]:
+    ends = [0, extent - 1, 1, extent - 2]
+    beside = [v for c in known for v in (c - 1, c, c + 1)]
+    return list(dict.fromkeys(v for v in (*ends, *beside) if 0 <= v < extent))[:_MOST_PLACES]
+
+
+def _passes(loops: list[Loop], env: dict[Term, Any]) -> Iterator[dict[Term, Any]]:
+    """The values of a thread with the first and the last pass of each loop; a loop whose passes cannot be counted
+    has its first."""
+    envs = [env]
+    for loop in reversed(loops):  # the outermost first: what an inner one does may hang on it
+        following = []
+        for each in envs:
+            last = _last_pass(loop, each)
+            following += [{**each, loop.counter: k} for k in ((0,) if last is None else sorted({0, max(last, 0)}))]
+        envs = following
+    return iter(envs)
+
+
+def _last_pass(loop: Loop, env: dict[Term, Any]) -> int | None:
+    found = kernels.trips(loop)
+    if found is None:
+        return None
+    distance, step = (value(from_poly(p, None), env) for p in found)
+    return distance // step if isinstance(distance, int) and isinstance(step, int) and step > 0 else None
+
+
+def _holds(term: Term, env: dict[Term, Any]) -> bool:
+    found = value(term, env)
+    if found is None:
+        return all(x.data.level < t.UNKNOWN and not x.data.inputs and x.data.kind != "tid" for x in t.leaves(term))
+    return bool(found)
