@@ -953,6 +953,16 @@ def test_two_pointers_to_one_buffer_are_no_independent_iterations() -> None:
     assert values(seen, "x").tolist() == list(range(100))
 
 
+def test_inner_braces_may_be_left_out() -> None:
+    source = """
+__global__ void f(float *o, float v) {
+    float a[2][3] = {v}, b[2][2] = {v, v + 1.0f, v + 2.0f}, c[2][2] = {{v}, {v + 1.0f}};
+    o[threadIdx.x] = a[0][0] * 1000 + a[1][2] + b[1][0] * 10 + b[1][1] + c[1][0] * 100 + c[0][1];
+}
+"""
+    assert values(launch(source, 1, 2, Buffer("o", F32, 2), 2.0), "o").tolist() == [2340, 2340]
+
+
 def test_textures_are_inputs() -> None:
     """A fetch gives the same at one place whoever asks, and something else elsewhere."""
     source = """

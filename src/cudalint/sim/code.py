@@ -171,10 +171,12 @@ class Code(Calls):
             count = extent if isinstance(extent, int) else len(init.args)
             if count > 4096:
                 raise Unsupported("a long initialiser")
-            if isinstance(element, Array) and init.args and not isinstance(init.args[0], (ir.Construct, ir.Const)):
-                raise Unsupported("an array initialised by something else")
-            if isinstance(element, Array) and init.args and isinstance(init.args[0], ir.Const):
-                return self.fill_flat(init, type_)
+            if isinstance(element, Array) and init.args:
+                first = init.args[0]
+                if isinstance(first.type, (Int, Float)):
+                    return self.fill_flat(init, type_)
+                if not isinstance(first, ir.Construct):
+                    raise Unsupported("an array initialised by something else")
             parts = [self.fill(arg, element) for arg in init.args]
             zero = self.zero(element)
 
