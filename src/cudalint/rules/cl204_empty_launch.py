@@ -55,11 +55,11 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
         return None
 
     def goal(env: w.Assignment) -> bool:
-        case = kernels.case(launch, env)
-        if case is not None and case.oversized:
-            return False  # refused whatever the grid
         # A product that wraps to 0 is the width rules' to say.
-        return bool(t.evaluate(blocks, env) == 0 and t.evaluate(blocks, env, exact=False) == 0)
+        if t.evaluate(blocks, env) != 0 or t.evaluate(blocks, env, exact=False) != 0:
+            return False
+        case = kernels.case(launch, env)
+        return case is None or not case.oversized  # an oversized block is refused whatever the grid
 
     inner = launches.leaves_of(launch.block)
     # What only divides (`C / heads`) is not what comes to nothing.

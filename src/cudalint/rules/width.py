@@ -178,6 +178,13 @@ def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[T
 
 def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
     """The smallest host sizes at which the launch has at least ``blocks`` blocks on x; None where none is found."""
+    asked = f"sizes for {blocks}"  # by every index of the kernel, most of which need the same grid
+    if asked not in launch.answers:
+        launch.answers[asked] = _sizes_for(launch, blocks, config)
+    return launch.answers[asked]  # type: ignore[return-value]  # put there above
+
+
+def _sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
     if launch.grid is None:
         return None
     grid = launch.grid[0]
