@@ -324,13 +324,15 @@ class Flow:
     __slots__ = (
         "accesses", "asserted", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
         "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns",
-        "roundings", "untyped",
+        "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
         self.function = function
         self.params: dict[Var, Value] = {}
         self.objects: dict[Var, Obj] = {}
+        self.template: dict[str, Term] = {}
+        """The open template parameters by name."""
         self.accesses: list[Access] = []
         self.asserted: list[Asserted] = []
         """What assertions say that every thread meets."""

@@ -92,7 +92,7 @@ class Walker(Expressions):
     def run(self) -> Flow:
         fn = self.fn
         for var in fn.template:
-            self.env[var] = self.fresh("param", var.name, var.type, data=var)
+            self.env[var] = self.flow.template[var.name] = self.fresh("param", var.name, var.type, data=var)
         for var, following in zip_longest(fn.params, fn.params[1:]):
             counts = not self.device and following is not None and _counts_arguments(var, following)
             value = self.unknown_value("argc" if counts else "param", var.name, var.type, var)

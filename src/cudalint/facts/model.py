@@ -168,9 +168,17 @@ class Launch:
             if triple is not None:
                 for axis, value in zip("xyz", triple):
                     yield atoms[axis], value
-        if self.kernel is None or self.event.args is None:
+        if self.kernel is None:
             return
-        for formal, actual in zip(self.kernel.flow.params.values(), self.event.args):
+        kernel, event = self.kernel, self.event
+        targs = event.kernel.targs if event.kernel is not None else event.node.targs
+        for (name, _), given in zip(kernel.decl.template, targs):
+            passed = event.targs.get(id(given))
+            if name in kernel.flow.template and passed is not None:
+                yield kernel.flow.template[name], passed
+        if event.args is None:
+            return
+        for formal, actual in zip(kernel.flow.params.values(), event.args):
             if isinstance(formal, t.Term) and isinstance(actual, t.Term):
                 yield formal, actual
             elif isinstance(formal, Record) and isinstance(actual, Record):

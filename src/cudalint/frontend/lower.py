@@ -20,6 +20,7 @@ from cudalint.ir.nodes import (
     Assign,
     Block,
     Break,
+    Call,
     Case,
     Const,
     Continue,
@@ -68,7 +69,8 @@ _STATEMENTS = {
     "union_specifier": "local_type", "enum_specifier": "local_type", "labeled_statement": "labeled_statement",
     "goto_statement": "goto_statement", "attributed_statement": "attributed_statement",
     "try_statement": "try_statement", "throw_statement": "throw_statement", "else_clause": "attributed_statement",
-    "init_statement": "attributed_statement", "using_declaration": "nothing", "static_assert_declaration": "nothing",
+    "init_statement": "attributed_statement", "using_declaration": "nothing",
+    "static_assert_declaration": "static_assertion",
     ";": "nothing", "namespace_alias_definition": "nothing", "template_instantiation": "nothing",
     "comment": "nothing", "co_return_statement": "return_statement",
 }  # fmt: skip
@@ -131,6 +133,13 @@ class Lowerer(Variables):
         expr.target = self.kernel(expr.kernel, expr.args, expr.targs, None)
         out.append(ExprStmt(node.start_byte, node.end_byte, expr))
         return True
+
+    def static_assertion(self, node: Node, out: list[Stmt]) -> None:
+        """``static_assert(condition)``, a call like any other assertion's."""
+        condition = node.child_by_field_name("condition")
+        if condition is not None:
+            call = Call(node.start_byte, node.end_byte, VOID, "static_assert", [self.expr(condition)])
+            out.append(ExprStmt(node.start_byte, node.end_byte, call))
 
     def nothing(self, _node: Node, _out: list[Stmt]) -> None:
         """Declares nothing and does nothing."""
@@ -478,22 +487,40 @@ _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
 
 
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*")
+_LONGEST = 1000
+"""Characters in which a list of template arguments ends."""
 
 
 def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
     """Tells open template parameters which values they have where the file names the template with arguments."""
-    names = [name for name, _ in decl.template]
+    source, names = decl.file.declarations.source, [name for name, _ in decl.template]
     own = [var for var in opened if var.name in names]
     found: dict[tuple[int, ...], None] = {}
-    for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<([^<>;(){{}}]*)>", decl.file.declarations.source):
-        given = dict(zip(names, match[1].split(","), strict=False))
-        numbers = [_INTEGER.fullmatch(given[x.name].strip()) if x.name in given else None for x in own]
+    for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<(?!<)", source):
+        given = dict(zip(names, _arguments(source, match.end()), strict=False))
+        numbers = [_INTEGER.fullmatch(given[x.name]) if x.name in given else None for x in own]
         # What is not given has its default; a name may stand for anything.
         values = [(int(m[1], 0),) if m else x.usual if x.name not in given else () for m, x in zip(numbers, own)]
         if all(values):
             found.setdefault(tuple(x[0] for x in values))
     for var, column in zip(own, zip(*found, strict=True), strict=False):
         var.usual = column
+
+
+def _arguments(source: str, start: int) -> list[str]:
+    """The template arguments from ``start`` to the bracket that closes them; none where none does."""
+    found, depth, last = [], 0, start
+    for match in re.finditer(r"[<>(),;{}]", source[start : start + _LONGEST]):
+        sign, at = match[0], start + match.start()
+        if sign in ";{}":
+            return []
+        if depth == 0 and sign in ",>":
+            found.append(source[last:at].strip())
+            if sign == ">":
+                return found
+            last = at + 1
+        depth += (sign in "<(") - (sign in ">)")
+    return []
 
 
 def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: bool = False) -> Function:

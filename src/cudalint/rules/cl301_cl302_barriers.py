@@ -177,7 +177,7 @@ def _after(access: Access, event: Event) -> bool:
 def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Draft | None:
     culprit = _divergent(kernel, guards, barrier.scope)[-1]
     reason, conditions, parting = _reason(kernel, culprit, barrier.scope)
-    split = support.split(kernel, conditions, scope=barrier.scope)
+    split = support.split(kernel, conditions, scope=barrier.scope, given=_entered(barrier, culprit))
     if split is None:
         return None
     exact = split.visible is False
@@ -200,6 +200,15 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
         ((parting.fn.file, parting.node.start, support.header_end(parting), "threads part here"), *related),
         "warning" if exact else None,
     )  # fmt: skip
+
+
+def _entered(barrier: Barrier, culprit: Guard) -> list[Term]:
+    """What the first pass of the loops around a barrier asks for: without it nobody comes there."""
+    return [
+        t.substitute(g.term, {x.term: x.init for x in g.loop.inductions.values() if x.term and x.init})
+        for g in chain(barrier.guard)
+        if g.loop is not None and g is not culprit
+    ]
 
 
 def _whom(split: support.Split, scope: str, block: support.Triple) -> str:

@@ -27,6 +27,9 @@ _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _NO_SIZES = _LAUNCH_KINDS | {"count", "loop", "argc"}
 _SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
 EXACT = "; no visible launch comes to it, but only as long as n is a multiple of the block and no block reaches past it"
+_NOTHING: Mapping[Term, int] = {}
+_INSTANCES = 3
+"""Instances of a kernel that are looked at, where it is judged by itself."""
 _SPACE = re.compile(r"\s+")
 _SHORT = 60
 _DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "note"}
@@ -153,8 +156,11 @@ class Split(NamedTuple):
     """Values of loop variables at that moment."""
 
 
-def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -> Split | None:
-    """The smallest case in which some threads of one block meet all ``conditions`` and others do not.
+def split(
+    kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block", given: Sequence[Term] = ()
+) -> Split | None:  # fmt: skip
+    """The smallest case in which some threads of one block meet all ``conditions`` and others do not, while ``given``
+    holds (what the whole block has in common, such as the tests of loops around).
 
     The visible launches are tried first, with sizes that their host function lets through. Where none
     of them shows it, the kernel is judged by itself, on a grid that covers. With ``scope`` grid or
@@ -165,23 +171,25 @@ def split(kernel: Kernel, conditions: Sequence[Term], *, scope: str = "block") -
     uniformity = kernel.uniformity("block" if scope == "block" else "grid")
     data = {x for x in t.leaves(cond) if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM}
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    common = [x for x in map(over_passes, given) if x.op != "const" and not t.leaves(x) & data]
     for launch in shown:
-        found = _split_at(launch, cond, data, scope)
+        found = _split_at(launch, cond, data, scope, common)
         if found is not None:
             return found
-    found = _search(cond, data, scope, list(assignments_alone(kernel, [cond], data)))
+    found = _search(cond, data, scope, assignments_alone(kernel, [cond], data, common))
     if found is None or not shown or len(shown) < len(kernel.launches):
         return found
     return found._replace(visible=False)
 
 
-def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str) -> Split | None:
+def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str, given: Sequence[Term]) -> Split | None:
     """The same at one visible launch: its own grid and block, sizes that its host function lets through."""
     at_host = launch.at_launch(cond)
-    found = _search(at_host, data, scope, list(assignments_at(launch, [at_host], data)))
+    held = [launch.at_launch(x) for x in given]
+    found = _search(at_host, data, scope, assignments_at(launch, [at_host], data, held))
     if found is None:
         return None
-    fixed = passed_constants(launch, [cond])
+    fixed = passed_constants(launch, [cond, *given])
     env = with_parameters(launch, found.env)
     return found._replace(visible=True, sizes={**fixed, **found.sizes}, env=env)
 
@@ -220,9 +228,11 @@ class Assigned(NamedTuple):
         return {x.data.name: self.env[x] for x in self.sizes if x.data.kind in _SIZES}
 
 
-def assignments_at(launch: Launch, terms: Sequence[Term], data: set[Term]) -> Iterator[Assigned]:
+def assignments_at(
+    launch: Launch, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = ()
+) -> Iterator[Assigned]:  # fmt: skip
     """Cases of one visible launch for terms in its host's atoms: its own grid and block, sizes that its host function
-    lets through. ``data`` are atoms that get no value."""
+    lets through and for which ``given`` holds. ``data`` are atoms that get no value."""
     assert launch.grid is not None
     assert launch.block is not None
     parts = (*launch.grid, *launch.block)
@@ -239,45 +249,86 @@ def assignments_at(launch: Launch, terms: Sequence[Term], data: set[Term]) -> It
 
     shape = [launch.known_block(a) or 0 for a in "xyz"]
     usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
-    return _assignments(terms, data, dims, parts, usual, launch.config.max_elements)
+    return _assignments(terms, data, dims, parts, usual, launch.config.max_elements, given)
 
 
-def assignments_alone(kernel: Kernel, terms: Sequence[Term], data: set[Term]) -> Iterator[Assigned]:
-    """Cases of a kernel by itself: its usual block, and a grid that covers the sizes."""
-    shape = block_shape(kernel)
-    return _assignments(terms, data, lambda env: (_covering(env, shape), shape), (), shape, kernel.config.max_elements)
+def assignments_alone(
+    kernel: Kernel, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = ()
+) -> Iterator[Assigned]:  # fmt: skip
+    """Cases of a kernel by itself for which ``given`` holds: its usual block, and a grid that covers the sizes. What it
+    asserts of its sizes holds in all of them."""
+    asserted = [x.term for x in kernel.flow.asserted if not any(y.data.kind in _LAUNCH_KINDS for y in t.leaves(x.term))]
+    known = [int(c) for c in w.constants(asserted)]
+    usual = block_shape(kernel)
+    for instance, block in (*_instances(kernel), (_NOTHING, None)):
+        shape = block or usual
+
+        def dims(env: dict[Term, int], shape: Triple = shape) -> tuple[Triple, Triple] | None:
+            return (_covering(env, shape), shape) if all(w.allowed(x, env) for x in asserted) else None
+
+        yield from _assignments(terms, data, dims, (), shape, kernel.config.max_elements, given, known, instance)
+
+
+def _instances(kernel: Kernel) -> list[tuple[dict[Term, int], Triple | None]]:
+    """Values that the visible launches give to template parameters that are open here, with the block that goes with
+    them; a few launches' worth."""
+    found: list[tuple[dict[Term, int], Triple | None]] = []
+    for launch in kernel.launches:
+        passed = {x: launch.mapping[x] for x in kernel.flow.template.values() if x in launch.mapping}
+        block = launch.block or ()
+        inner = {x for actual in (*passed.values(), *block) for x in t.leaves(actual)}
+        names = {x: w.candidates(x, ())[0] for x in inner if x.data.kind == "name"}
+        given = [x for x in inner if w.instances(x)]
+        for row in zip(*map(w.instances, given), strict=False) if given else [()]:
+            env = {**names, **dict(zip(given, row, strict=True))}
+            values = {x: number for x, actual in passed.items() if (number := _value(actual, env)) is not None}
+            shape = [number for x in block if (number := _value(x, env))]
+            case = values, (shape[0], shape[1], shape[2]) if len(shape) == 3 else None
+            if values and case not in found:
+                found.append(case)
+            if len(found) >= _INSTANCES:
+                return found
+    return found
 
 
 def _assignments(
     terms: Sequence[Term], data: set[Term], dims: Callable[[dict[Term, int]], tuple[Triple, Triple] | None],
-    parts: Sequence[Term], usual: Triple, limit: int | None,
+    parts: Sequence[Term], usual: Triple, limit: int | None, given: Sequence[Term] = (), more: Sequence[int] = (),
+    pinned: Mapping[Term, int] = _NOTHING,
 ) -> Iterator[Assigned]:  # fmt: skip
     threads = usual[0] * usual[1] * usual[2]
+    terms = [*terms, *given]
     leaves = {x for term in terms for x in t.leaves(term)}
     involved = [x for x in leaves if x not in data] + [x for p in parts for x in t.leaves(p)]
     sizes = list(dict.fromkeys(x for x in involved if x.data.kind not in _LAUNCH_KINDS))
     sizes.sort(key=lambda x: (x not in leaves, x.key))
-    known = [int(c) for c in w.constants(terms)]
+    known = [*more, *(int(c) for c in w.constants(terms))]
     around = (threads - 1, threads, threads + 1, usual[0] + 1, usual[1] + 1)
     choices: list[Sequence[int]] = []
     for leaf in sizes:
         fixed = w.assumed(leaf)
         values: Sequence[int] = [fixed] if fixed is not None else w.candidates(leaf, known, around)
-        values = w.instances(leaf) or values
+        values = [pinned[leaf]] if leaf in pinned else w.instances(leaf) or values
         if leaf.data.kind == "count":
             values = list(range(_PASSES if len(sizes) == 1 else 3))
         elif limit is not None:
             values = [v for v in values if v <= limit]
         choices.append(values or [leaf.data.lo])
     # One thread over a full block is the case people meet; then the smallest.
-    over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
-    tries = dict.fromkeys([over, *islice(_diagonal(choices), max(_TRIES, _PASSES if len(sizes) == 1 else 0))])
+    over = tuple(
+        min(threads + 1, x.data.hi) if len(c) > 3 and x.data.kind != "name" else c[0] for x, c in zip(sizes, choices)
+    )
+    # A constant that nobody here can see is what such constants usually are, as long as that will do.
+    likely = [c[:1] if x.data.kind == "name" else c for x, c in zip(sizes, choices)]
+    most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
+    tries = dict.fromkeys([over, *islice(_diagonal(likely), most), *islice(_diagonal(choices), most)])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
         if shape is not None:
             env.update(dimensions(*shape))
-            yield Assigned(env, *shape, sizes)
+            if all(w.allowed(x, env) for x in given):
+                yield Assigned(env, *shape, sizes)
 
 
 def with_parameters(launch: Launch, env: dict[Term, int]) -> dict[Term, int]:
@@ -299,8 +350,8 @@ def passed_constants(launch: Launch, terms: Iterable[Term]) -> dict[str, int]:
     }
 
 
-def _search(cond: Term, data: set[Term], scope: str, cases: Sequence[Assigned]) -> Split | None:
-    leaves = t.leaves(cond)
+def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned]) -> Split | None:
+    leaves, cases = t.leaves(cond), list(assigned)
     free_leaves = sorted(data & leaves, key=lambda x: x.key)
     free = [_values(x, w.constants([cond], floats=True)) for x in free_leaves]
     # A few threads first: most conditions part them at the ends or between neighbours.
@@ -349,6 +400,20 @@ def over_passes(term: Term) -> Term:
         if not loops:
             break
         term = t.substitute(term, loops)
+    return term
+
+
+def first_pass(term: Term) -> Term:
+    """A value with variables that a loop halves or doubles at their start."""
+    for _ in range(3):
+        starts = {
+            x: x.data.data.init
+            for x in t.leaves(term)
+            if x.data.kind == "loop" and x.data.data.init is not None and x.data.data.step is None
+        }
+        if not starts:
+            break
+        term = t.substitute(term, starts)
     return term
 
 
