@@ -1015,3 +1015,30 @@ def test_cub_is_a_barrier_and_a_sum() -> None:
     assert values(seen, "scan").tolist() == [*(x[:64].cumsum() - x[:64]), *(x[64:].cumsum() - x[64:])]
     assert seen.arrivals is not None
     assert [a.counts.sum(axis=1).tolist() for a in seen.arrivals] == [[64, 36], [64, 36]]
+
+
+def test_cub_with_an_operation() -> None:
+    source = """
+__global__ void k(const int *x, int *most, int *high, int *low) {
+    using R = cub::BlockReduce<int, 64>;
+    using S = cub::BlockScan<int, 64>;
+    __shared__ typename R::TempStorage a;
+    __shared__ typename S::TempStorage b;
+    int i = blockIdx.x * 64 + threadIdx.x, up, down;
+    int all = R(a).Reduce(x[i], cub::Max());
+    S(b).InclusiveScan(x[i], up, cub::Max());
+    __syncthreads();
+    S(b).ExclusiveScan(x[i], down, 7, cub::Min());
+    high[i] = up;
+    low[i] = down;
+    if (threadIdx.x == 0) most[blockIdx.x] = all;
+}
+"""
+    buffers = [Buffer(name, I32, extent) for name, extent in (("x", 128), ("most", 2), ("high", 128), ("low", 128))]
+    seen = launch(source, 2, 64, *buffers)
+    x = values(seen, "x").reshape(2, 64)
+    assert values(seen, "most").tolist() == x.max(axis=1).tolist()
+    assert (values(seen, "high") == np.maximum.accumulate(x, axis=1).reshape(-1)).all()
+    before = np.concatenate([np.full((2, 1), 7, x.dtype), x[:, :-1]], axis=1)
+    assert (values(seen, "low") == np.minimum.accumulate(before, axis=1).reshape(-1)).all()
+    assert launch(source.replace("cub::Min()", "Mine()"), 2, 64, *buffers).end == "inconclusive"

@@ -153,6 +153,10 @@ class Machine:
         self.steps += 1 + (lanes >> 12)
         if self.steps > self.budget:
             raise Stop("no-end", f"more than {self.budget} steps")
+        self.on_time()
+
+    def on_time(self) -> None:
+        """Stop where no time is left."""
         if self.until is not None and time.monotonic() > self.until:
             raise Stop("inconclusive", OUT_OF_TIME)
 

@@ -630,6 +630,7 @@ class Memory:
         result = np.zeros(f.n, dtype)
         for found in np.unique(numbers):
             number = int(found)
+            self.machine.on_time()  # pages take their time where many are touched
             lanes = np.flatnonzero(numbers == number)
             with f.narrowed(lanes):
                 part = value[lanes] if type(value) is np.ndarray else value

@@ -397,16 +397,24 @@ def method(code: Calls, node: ir.Call, name: str) -> Eval | None:
 
 
 def _cub(code: Calls, node: ir.Call, name: str, block: bool, kind: str) -> Eval | None:
-    """``cub::BlockReduce(temp).Sum(x)``, ``BlockScan(temp).InclusiveSum(x, y)`` and the same of a warp.
+    """``cub::BlockReduce(temp).Sum(x)``, ``BlockScan(temp).InclusiveScan(x, y, cub::Max())`` and the same of a warp.
 
     A reduction's result is defined in the first thread alone; the others get their own value.
     """
     site, machine = code.site(node), code.machine
-    if kind == "Reduce" and name == "Sum" and len(node.args) == 1:
-        value = code.expr(node.args[0])
-        out = None
-    elif kind == "Scan" and name in ("InclusiveSum", "ExclusiveSum") and len(node.args) == 2:
-        value, out = code.expr(node.args[0]), code.place(node.args[1])
+    args = list(node.args)
+    operation = (
+        np.add if name.endswith("Sum") else _CUB_OPERATIONS.get(getattr(args.pop(), "name", "")) if args else None
+    )
+    out, seed = None, None
+    if operation is None:
+        return None
+    if kind == "Reduce" and name in ("Sum", "Reduce") and len(args) == 1:
+        value = code.expr(args[0])
+    elif kind == "Scan" and name in ("InclusiveSum", "InclusiveScan", "ExclusiveSum") and len(args) == 2:
+        value, out = code.expr(args[0]), code.place(args[1])
+    elif kind == "Scan" and name == "ExclusiveScan" and len(args) == 3:
+        value, out, seed = code.expr(args[0]), code.place(args[1]), code.converted(args[2], args[0].type)
     else:
         return None
 
@@ -425,18 +433,24 @@ def _cub(code: Calls, node: ir.Call, name: str, block: bool, kind: str) -> Eval 
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
         if out is None:
             result = x.copy()
-            result[first] = grouped(f, x, np.add, group)[first]
+            result[first] = grouped(f, x, operation, group)[first]
             return result
         result = np.empty_like(x)
+        initial = spread(seed(f), f.n).astype(x.dtype) if seed is not None else np.zeros_like(x)
         for start, end in zip(first, np.append(first[1:], f.n)):
-            result[start:end] = np.add.accumulate(x[start:end], dtype=x.dtype)
-            if name == "ExclusiveSum":
-                result[start + 1 : end] = result[start : end - 1].copy()
-                result[start] = 0
+            if name.startswith("Inclusive"):
+                result[start:end] = operation.accumulate(x[start:end], dtype=x.dtype)
+            else:
+                shifted = np.append(initial[start], x[start : end - 1])
+                result[start:end] = operation.accumulate(shifted, dtype=x.dtype)
         out(f).store(f, result, site)
         return None
 
     return run
+
+
+#: What ``cub::Max()`` and the like do.
+_CUB_OPERATIONS = {"cub::Sum": np.add, "cub::Max": np.fmax, "cub::Min": np.fmin}
 
 
 def tile_mask(f: Frame, group: Group) -> Any:
