@@ -30,6 +30,15 @@ def threads(launch: Launch, axis: Axis) -> Term | None:
     return t.binary("mul", blocks, each, U64)
 
 
+def block_sizes(launch: Launch) -> set[Term]:
+    """The atoms that are a block's extent as they stand, or a factor of it.
+
+    What an extent is computed from otherwise (``min(n, 256)``, ``n < 256 ? n : 256``, ``n / 8``) is a size like any
+    other.
+    """
+    return {x for item in launch.block or () for x in t.atoms_of(t.poly(item)) if x.op == "atom"}
+
+
 def sizing(blocks: Term) -> Sizing:
     """The size a grid dimension is computed from: the dividend of its division, what is added for rounding left out."""
     stack = [blocks]

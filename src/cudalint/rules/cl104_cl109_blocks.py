@@ -121,7 +121,9 @@ def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reac
     config = launch.config
     dividend = division.args[0]
     leaves = t.leaves(division)
-    divisors = t.leaves(division.args[1])
+    # A size that the dividend has beside the divisor is varied: n of `(n + b - 1) / b` where b is `min(n, 256)`.
+    by = division.args[1]
+    divisors = t.leaves(by) - (set(t.atoms_of(t.poly(dividend))) - set(t.atoms_of(t.poly(by))))
     block = {x for item in launch.block or () for x in t.leaves(item)}
     # What divides and is no size of the block may be anything: with 1, nothing is added.
     others_divide = dict.fromkeys(divisors - block, 2)
@@ -129,7 +131,7 @@ def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reac
     fixed.update(width.defaults(launch, leaves, config))
     free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     for main, others in width.tries(free):
-        env = {**dict.fromkeys(sorted(leaves, key=lambda x: x.key), others), **fixed}
+        env = {**width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, config), **fixed}
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             here = {**env, main: n}
@@ -355,7 +357,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             divisors.update({math.ceil(part.data), round(1 / part.data)})
     mains: list[Term | None] = [*free] or [None]
     for main, others in width.tries(mains):
-        env = {**dict.fromkeys(sorted(leaves, key=lambda x: x.key), others), **fixed}
+        env = {**width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, launch.config), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
         for n in tries:
             if main is not None:

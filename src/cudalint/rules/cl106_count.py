@@ -181,7 +181,7 @@ def _draft(
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     for main, others in width.tries(free):
-        env = {**dict.fromkeys(leaves, others), **fixed}
+        env = {**width.others_at(launch, leaves, others, config), **fixed}
 
         def over(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             found = width.value(count, {**env, main: n}, exact=False)

@@ -157,7 +157,7 @@ def _surplus(
     if limit.op != "atom" or limit not in t.leaves(grid):
         return None
     leaves = t.leaves(grid) | {limit}
-    env = {**dict.fromkeys(leaves, 1), **width.defaults(launch, leaves, kernel.config)}
+    env = {**width.others_at(launch, leaves, 1, kernel.config), **width.defaults(launch, leaves, kernel.config)}
     over = 1 << 31
 
     def enough(n: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import kernels
+from cudalint.facts import grids, kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.model import condition_ranges
@@ -61,7 +61,7 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
         case = kernels.case(launch, env)
         return case is None or not case.oversized  # an oversized block is refused whatever the grid
 
-    inner = launches.leaves_of(launch.block)
+    inner = grids.block_sizes(launch)
     # What only divides (`C / heads`) is not what comes to nothing.
     divisors = {
         x

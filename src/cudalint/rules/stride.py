@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudalint.facts import grids
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.reach import Reach, strip
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 Case = tuple[dict[str, int], "tuple[int, int, int] | None", tuple[int, int, int], dict[str, "int | str"], str]
 _LAST = 1 << 62
+_TILE = 1 << 12
+"""Constants up to here may be what the host checks a size to be a multiple of."""
 
 
 def sides(test: Term, induction: Induction) -> tuple[int, Term] | None:
@@ -51,8 +54,15 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         return None  # a bound that is computed can overflow by itself
     leaves = t.leaves(bound) | t.leaves(pace)
     fixed = width.defaults(launch, leaves, config)
+    if launch is not None and launch.grid is not None:
+        # One block a row is a number of rows: where the bound is made of it, it is a size as any other.
+        for leaf in {strip(x) for x in launch.grid} & t.leaves(bound) - grids.block_sizes(launch):
+            if w.assumed(leaf) is None:
+                fixed.pop(leaf, None)
     free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     rest = [x for x in leaves if x not in fixed]
+    # What the host checks a size to be a multiple of.
+    multiples = [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE] if launch is not None else []
 
     def case(env: dict[Term, int], main: Term | None) -> Case | None:
         last, pass_ = width.value(bound, env, exact=False), width.value(pace, env, exact=False)
@@ -67,6 +77,8 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         grid, block = shape
         sizes = width.named(env)
         told = f"{main.data.name} = {digits(env[main])}" if main is not None else ""
+        if main is not None and (beside := width.named({x: env[x] for x in free if x is not main and env[x] > 2})):
+            told += "".join(f", {name} = {digits(number)}" for name, number in beside.items())
         begin = f"at {told} " if told else ""
         machine = width.value(exact_bound, env)
         if machine != last + less and any(width.narrowed(exact_bound)):
@@ -128,9 +140,9 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         return None
 
     if not free:
-        return case({**dict.fromkeys(rest, 1), **fixed}, None)
+        return case({**width.others_at(launch, rest, 1, config), **fixed}, None)
     for main, others in width.tries(free):
-        env = {**dict.fromkeys(rest, others), **fixed}
+        env = {**width.others_at(launch, rest, others, config), **fixed}
         high = min(reach.high(main), _LAST)
 
         def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
@@ -141,7 +153,15 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         least = width.smallest(max(1, reach.interval(main)[0]), high, enough)
         if least is None:
             continue
-        for n in (least, top + 2, top + 2 + less):
+
+        def beyond(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            last = width.value(bound, {**env, main: n}, exact=False)
+            return last is not None and last - less > top
+
+        # A negative index passes an unsigned test only where the bound itself is beyond the type's maximum.
+        passed = width.smallest(least, high, beyond)
+        tries = {least, top + 2, top + 2 + less, *([passed] if passed is not None else [])}
+        for n in sorted({*tries, *(-(-n // c) * c for n in tries for c in multiples)}):
             if least <= n <= high:
                 result = case({**env, main: n}, main)
                 if result is not None:
@@ -161,7 +181,8 @@ def _shape(
         for item in triple:
             for leaf in t.leaves(item):
                 if leaf not in sizes:
-                    sizes.update(width.defaults(launch, {leaf}, kernel.config) or {leaf: 1})
+                    sizes.update(width.others_at(launch, {leaf}, 1, kernel.config))
+                    sizes.update(width.defaults(launch, {leaf}, kernel.config))
     grid = [width.value(x, sizes) for x in launch.grid]
     block = [width.value(x, sizes) for x in launch.block]
     if any(x is None for x in (*grid, *block)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from cudalint.facts import grids
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, GDIM
@@ -14,7 +15,7 @@ from cudalint.ir.types import Int
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
@@ -152,12 +153,8 @@ def tries(mains: Sequence[_Main]) -> Iterator[tuple[_Main, int]]:
 
 def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[Term, int]:
     """Values for what is no size of the data: block sizes, what the device answers, numbers of blocks."""
-    block: set[Term] = set()
-    grid: set[Term] = set()
-    if launch is not None:
-        for triple, into in ((launch.block, block), (launch.grid, grid)):
-            for item in triple or ():
-                into |= t.leaves(item)
+    block = grids.block_sizes(launch) if launch is not None else set()
+    grid = {x for item in launch.grid or () for x in t.leaves(item)} if launch is not None else set()
     result = {}
     for leaf in leaves:
         known = w.assumed(leaf)
@@ -174,6 +171,14 @@ def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[T
         elif leaf in grid and launch is not None and any(strip(g) is leaf for g in launch.grid or ()):
             result[leaf] = DEVICE_BLOCKS
     return result
+
+
+def others_at(launch: Launch | None, leaves: Iterable[Term], others: int, config: Config) -> dict[Term, int]:
+    """Values of sizes while another one is varied: ``others``, and a block's usual size for one of which the block is
+    made (``n / 8`` threads), so that there is a block to speak of."""
+    block = {x for item in launch.block or () for x in t.leaves(item)} if launch is not None else set()
+    usual = config.block_size
+    return {x: usual if x in block and x.data.kind != "name" and x.data.hi >= usual else others for x in leaves}
 
 
 def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
@@ -194,7 +199,7 @@ def _sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] |
     free.sort(key=lambda x: (-x.data.hi, x.key))
     mains: list[Term | None] = [*free] or [None]
     for main, others in tries(mains):
-        env = {**dict.fromkeys(free, others), **fixed}
+        env = {**others_at(launch, free, others, config), **fixed}
         if main is not None:
             high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
 
