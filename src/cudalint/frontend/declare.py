@@ -212,7 +212,8 @@ def gaps_in(root: Node, source: str) -> list[tuple[int, int, str]]:
         elif node.is_error:
             functions = [child for child in node.children if child.type == "function_definition"]
             end = functions[0].start_byte if functions else node.end_byte
-            if node.start_byte < end and not (node.child_count == 1 and _is_macro(node.children[0], source)):
+            alone = node.child_count == 1 and (_is_macro(node.children[0], source) or _before_name(node))
+            if node.start_byte < end and not alone:
                 found.append((node.start_byte, end, ""))
             stack.extend(functions)
         elif node.has_error:
@@ -251,6 +252,14 @@ def _is_macro(node: Node, source: str) -> bool:
     line_end = source.find("\n", node.end_byte)
     after = source[node.end_byte : line_end if line_end >= 0 else len(source)]
     return _MACRO.fullmatch(source, name.start_byte, name.end_byte) is not None and not before.strip() + after.strip()
+
+
+def _before_name(node: Node) -> bool:
+    """Whether ``node`` holds one word too many before the name of a function that was read: ``MACRO T f() { … }``."""
+    parent, after = node.parent, node.next_sibling
+    if parent is None or parent.type != "function_definition" or node.children[0].type != "identifier":
+        return False
+    return after is not None and function_declarator(after) is not None
 
 
 def split(children: list[Node]) -> tuple[Node | None, list[Node]]:
