@@ -23,6 +23,7 @@ from cudalint.facts.calls import (
     is_assertion,
 )
 from cudalint.facts.events import Barrier, Collective, Pointer, Record
+from cudalint.facts.ids import SPECIALS
 from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, const
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I32, U32, U64, Float, Int
@@ -286,15 +287,11 @@ def _isspace(walker: Walker, node: ir.Call, name: str) -> Value:
 
 
 def _triple(which: str) -> dict[str, Value]:
-    from cudalint.facts.ids import SPECIALS
-
     return {axis: SPECIALS[which, axis] for axis in _AXES}
 
 
 def _linear(which: str, extents: str) -> Term:
     """The rank of a thread in its block, or of a block in its grid, over all three axes (64-bit)."""
-    from cudalint.facts.ids import SPECIALS
-
     total = t.convert(SPECIALS[which, "z"], U64)
     for axis in "yx":
         total = t.binary("mul", total, t.convert(SPECIALS[extents, axis], U64), U64)
@@ -303,8 +300,6 @@ def _linear(which: str, extents: str) -> Term:
 
 
 def _size(extents: str) -> Term:
-    from cudalint.facts.ids import SPECIALS
-
     total = t.convert(SPECIALS[extents, "x"], U64)
     for axis in "yz":
         total = t.binary("mul", total, t.convert(SPECIALS[extents, axis], U64), U64)

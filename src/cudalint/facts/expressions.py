@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
+from cudalint.facts.builtins import known_call
 from cudalint.facts.calls import (
     PARSERS,
 )
@@ -399,8 +400,6 @@ class Expressions(Places):
         return self.fresh("call", "launch", node.type)
 
     def do_call(self, node: ir.Call) -> Value:
-        from cudalint.facts.builtins import known_call
-
         name = node.name.rsplit("::", 1)[-1]
         if node.target is not None and node.target.has_body:
             result = self.inline(node, node.target)

@@ -121,8 +121,13 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if _covers(launch, at, first, group, limits):
         return None
 
+    cases: dict[tuple[int, ...], Case | None] = {}
+
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
-        case = kernels.case(launch, env)
+        key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
+        if key not in cases:
+            cases[key] = kernels.case(launch, env)
+        case = cases[key]
         if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
             return False
         sizes = [(case.reach(c), case.size(c) - c.inclusive) for c in group]
@@ -259,8 +264,13 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     if not _addresses(launch, axis):
         return None
 
+    cases: dict[tuple[int, ...], Case | None] = {}
+
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
-        case = kernels.case(launch, env)
+        key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
+        if key not in cases:
+            cases[key] = kernels.case(launch, env)
+        case = cases[key]
         if case is None or case.oversized or not (case.empty == axis if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
