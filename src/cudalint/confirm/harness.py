@@ -282,13 +282,21 @@ class Harness:
         return result
 
     def _shared_bytes(self, host: Values, block: Triple) -> int:
-        if self.launch is not None and self.launch.event.shared is not None:
-            try:
-                return int(t.evaluate(self.launch.event.shared, host))
-            except t.Undefined:
-                pass
         dynamic = any(a.obj.kind == "shared" and a.obj.extent is None for a in self.flow.accesses)
-        return block[0] * block[1] * block[2] * 16 if dynamic else 0
+        plenty = block[0] * block[1] * block[2] * 16 if dynamic else 0
+        if self.launch is None:
+            return plenty
+        shared = self.launch.event.shared
+        if shared is None:
+            return 0 if self.launch.event.node.form == "<<<>>>" else plenty
+        try:
+            passed = int(t.evaluate(shared, host))
+        except t.Undefined:
+            return plenty
+        # Bytes that the caller passes as they are, for nothing else: what they are to be is the caller's business.
+        bare = launches.bare(shared)
+        others = launches.leaves_of([*(self.launch.block or ()), *self.launch.mapping.values()])
+        return max(passed, plenty) if bare.op == "atom" and bare.data.kind == "param" and bare not in others else passed
 
     def at_least(self, block: Triple) -> Triple:
         """Blocks that a launch of the kernel by itself has: two on every axis that has threads."""

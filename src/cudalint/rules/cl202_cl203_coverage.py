@@ -54,8 +54,20 @@ class Short(NamedTuple):
 def check(launch: Launch) -> Iterator[Draft]:
     """One finding a launch: the axis that is short by most."""
     found = short(launch)
-    if found is not None and lost(launch) is None:
+    if found is not None and lost(launch) is None and not _swapped(launch, found):
         yield _draft(launch, found)
+
+
+def _swapped(launch: Launch, found: Short) -> bool:
+    """Whether the coordinate is tested against another axis's size (CL503): the grid is right, the test is not."""
+    from cudalint.rules.cl503_swapped_axis_check import swaps
+
+    assert launch.kernel is not None
+    item = found.coordinate
+    if item is None or found.floored:
+        return False
+    accesses = [a for a in launch.kernel.flow.accesses if a.obj.kind == "global"]
+    return any(item.term in (*x.fast.terms, *x.slow.terms) for a in accesses for x in swaps(a))
 
 
 def lost(launch: Launch) -> Overlap | None:
