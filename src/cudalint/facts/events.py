@@ -90,12 +90,14 @@ Place = tuple["Var", tuple[str, ...]]
 
 
 class CallSite:
-    """One inlined call: the call expression, the function it stands in, and what holds there."""
+    """One inlined call: the call expression, the function it stands in, what holds there, and the values passed."""
 
-    __slots__ = ("call", "callee", "fn", "guard")
+    __slots__ = ("call", "callee", "fn", "guard", "values")
 
-    def __init__(self, call: Expr, fn: Function, callee: Function, guard: Guard | None) -> None:
-        self.call, self.fn, self.callee, self.guard = call, fn, callee, guard
+    def __init__(
+        self, call: Expr, fn: Function, callee: Function, guard: Guard | None, values: dict[str, Value]
+    ) -> None:  # fmt: skip
+        self.call, self.fn, self.callee, self.guard, self.values = call, fn, callee, guard, values
 
 
 GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert"]
@@ -215,7 +217,7 @@ class Access(Event):
 class Barrier(Event):
     """``scope``: block, grid, cluster or warp (``__syncwarp``, a tile's sync). ``name`` as called.
 
-    ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's."""
+    ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's ``value``."""
 
     __slots__ = ("collective", "name", "scope")
     scope: str

@@ -9,6 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
+from cudalint.facts.passed import stated
 from cudalint.facts.uniformity import Uniformity
 from cudalint.ir.nodes import Const
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from cudalint.config import Config
     from cudalint.facts.events import Flow, LaunchEvent, Obj
+    from cudalint.facts.passed import Caller
     from cudalint.facts.terms import Interval, Term
     from cudalint.ir.nodes import Function, FunctionDecl
     from cudalint.ir.types import Type
@@ -130,13 +132,15 @@ class Launch:
     visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
     """
 
-    __slots__ = ("_conditions", "_mapping", "answers", "block", "config", "event", "flow", "grid", "kernel")
+    __slots__ = ("_conditions", "_mapping", "answers", "block", "callers", "config", "event", "flow", "grid", "kernel")
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
         self.grid, self.block = event.grid, event.block
         self._mapping: dict[Term, Term] | None = None
         self._conditions: list[Term] | None = None
+        self.callers: list[Caller] = []
+        """All calls of the function in which the walk began, where no others can be."""
         self.answers: dict[str, object] = {}
         """What one rule found out and others ask for too, by its name."""
 
@@ -202,6 +206,7 @@ class Launch:
         """What holds when the launch is reached: the host's checks and branches, one condition each."""
         if self._conditions is None:
             self._conditions = list(conjuncts(self.event.guard))
+            self._conditions.extend(stated(self, self.callers) if self.callers else ())
             for guard in chain(self.event.guard):
                 if guard.loop is not None:
                     # Where a loop's body runs at all, its test held on the first pass.

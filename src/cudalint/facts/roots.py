@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
+from cudalint.facts.passed import calls_all
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
 
@@ -56,6 +57,10 @@ def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]]) -> list
         return picked
     if all(fixed(y) for y in picked) and all(_counts(x, len(_sites(x)) - len(path) - 1) for x, _ in callers):
         return picked
+    sites = [(_sites(x)[len(_sites(x)) - len(path) - 1], x) for x, _ in callers]
+    decl = launch.flow.function.decl
+    if decl is not None and calls_all(decl, sites):
+        launch.callers = sites
     return [launch]
 
 

@@ -141,19 +141,22 @@ def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reac
         least = width.smallest(low, high, wrong)
         if least is None:
             continue
-        env[main] = least
+        # The host may ask for a multiple of something.
+        sizes = sorted({least, *(-(-least // c) * c for c in width.multiples(launch))})
+        allowed = (n for n in sizes if n <= high and all(w.allowed(c, {**env, main: n}) for c in launch.conditions))
+        env[main] = least = next(allowed, -1)
         count, meant = width.value(division, env), width.value(division, env, exact=False)
-        if count is None or meant is None or not all(w.allowed(c, env) for c in launch.conditions):
+        if least < 0 or count is None or meant is None:
             continue
         text = support.text(place.fn, place.node)
-        sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
-        sizes = {main.data.name: least, **sizes}
+        named = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        named = {main.data.name: least, **named}
         return Draft(
-            "CL104", place.fn, place.fn.file, place.node.start, place.node.end,
-            f"`{text}` adds in int before it divides: at {launches.told(sizes)} the sum overflows and "
+            "CL104" if division.type is I32 else "CL105", place.fn, place.fn.file, place.node.start, place.node.end,
+            f"`{text}` adds in {division.type} before it divides: at {launches.told(named)} the sum overflows and "
             f"{what} comes out as {digits(count)} instead of {digits(meant)}",
             "divide first: `n / t + (n % t != 0)`, or compute the count in 64 bits",
-            Witness(sizes, None, None, None, {"count": count, "count meant": meant}),
+            Witness(named, None, None, None, {"count": count, "count meant": meant}),
             (*_launch_place(launch, place), *support.calls(place)),
             fix=_divide_first(place),
         )  # fmt: skip

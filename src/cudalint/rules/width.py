@@ -220,6 +220,11 @@ def _sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] |
     return None
 
 
+def multiples(launch: Launch) -> list[int]:
+    """Numbers that the host may ask a size to be a multiple of."""
+    return [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE]
+
+
 def passing(
     term: Term, top: int, launch: Launch, reach: Reach, mains: Callable[[Term], bool]
 ) -> tuple[dict[Term, int], Term] | None:
@@ -234,7 +239,7 @@ def passing(
     asked = {x for c in launch.conditions for x in t.leaves(c) if x.data.kind == "device"}
     fixed.update({x: v for x in asked | leaves if (v := w.assumed(x)) is not None})
     free = sorted((x for x in leaves if x not in fixed and mains(x)), key=lambda x: (-reach.high(x), x.key))
-    multiples = [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE]
+    steps = multiples(launch)
     for main, others in tries(free):
         env = {**dict.fromkeys(leaves, others), **fixed}
 
@@ -246,7 +251,7 @@ def passing(
         least = smallest(max(1, reach.interval(main)[0]), high, over)
         if least is None:
             continue
-        for n in sorted({least, *(-(-least // c) * c for c in multiples)}):
+        for n in sorted({least, *(-(-least // c) * c for c in steps)}):
             env[main] = n
             if n <= high and all(w.allowed(c, env) for c in launch.conditions):
                 return env, main

@@ -1,0 +1,94 @@
+"""What the only callers of a function let its parameters be: no witness may take another value."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts.reach import Reach
+from cudalint.ir.types import Int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.facts.events import CallSite
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Interval, Term
+    from cudalint.ir.nodes import FunctionDecl
+
+_UNITS = frozenset({".cu", ".cpp", ".cc", ".cxx", ".c"})
+"""Endings of files that nobody includes."""
+Caller = tuple["CallSite", "Launch"]
+"""A call of the function in which a walk began, and the launch as the walk from that caller comes to it."""
+
+
+def calls_all(decl: FunctionDecl, callers: list[Caller]) -> bool:
+    """Whether these are all calls of a function that no other file can call."""
+    if not decl.static or os.path.splitext(decl.file.path)[1] not in _UNITS:
+        return False
+    source, name = decl.file.declarations.source, re.escape(decl.name)
+    if re.search(rf"[&,(=]\s*{name}\s*(?:<[^;{{}}()]*>\s*)?[,;)}}]", source):
+        return False  # called through a pointer, perhaps
+    calls = {site.call.start for site, _ in callers if site.fn.file is decl.file}
+    declared = [(x.start, x.end) for x in decl.file.declarations.functions_by_name.get(decl.name, ())]
+    named = re.finditer(rf"\b{name}\s*(?:<[^;{{}}()]*>\s*)?\(", source)
+    starts = (x.start() for x in named if x.start() not in calls)
+    return all(any(first <= at < last for first, last in declared) for at in starts)
+
+
+def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
+    """Conditions on the parameters of the function in which the walk of ``launch`` began: their common divisors and
+    ranges, and the checks that every caller makes of what it passes."""
+    formals = {
+        var.name: atom
+        for var, atom in launch.flow.params.items()
+        if isinstance(atom, t.Term) and isinstance(atom.type, Int)
+    }
+    sides = []
+    for site, other in callers:
+        values = {formals[name]: x for name, x in site.values.items() if name in formals and isinstance(x, t.Term)}
+        sides.append((values, Reach(None, launch.config, other.conditions), _translated(values, other)))
+    for formal in formals.values():
+        given = [(values[formal], reach) for values, reach, _ in sides if formal in values]
+        if len(given) == len(sides):
+            yield from _divisible(formal, [x for x, _ in given])
+            yield from _within(formal, [reach.interval(x) for x, reach in given])
+    checks = {check for _, _, translated in sides for check in translated}
+    for check in sorted(checks, key=lambda x: x.key):
+        if all(check in translated or _holds(check, values) for values, _, translated in sides):
+            yield check
+
+
+def _translated(values: dict[Term, Term], caller: Launch) -> set[Term]:
+    """What a caller checks of nothing but what it passes, as conditions on the parameters."""
+    back = {x: formal for formal, x in values.items() if x.op != "const" and x.type is formal.type}
+    formals = set(back.values())
+    found = (t.substitute(c, {}, dict(back)) for c in caller.conditions)
+    return {c for c in found if c.op != "const" and t.leaves(c) <= formals}
+
+
+def _holds(check: Term, values: dict[Term, Term]) -> bool:
+    try:
+        return bool(t.evaluate(check, {x: v.data for x, v in values.items() if v.op == "const"}))
+    except t.Undefined:
+        return False
+
+
+def _divisible(formal: Term, values: list[Term]) -> Iterator[Term]:
+    polys = [t.poly(x) for x in values]
+    rest = [p.get((), 0) for p in polys]
+    divisor = math.gcd(*(c for p in polys for m, c in p.items() if m), *(r - rest[0] for r in rest))
+    if divisor > 1:
+        remainder = t.binary("mod", formal, t.const(divisor, formal.type), formal.type)
+        yield t.compare("==", remainder, t.const(rest[0] % divisor, formal.type))
+
+
+def _within(formal: Term, ranges: list[Interval]) -> Iterator[Term]:
+    low, high = min(x for x, _ in ranges), max(x for _, x in ranges)
+    if low > max(0, formal.data.lo):
+        yield t.compare("<=", t.const(low, formal.type), formal)
+    if high < formal.data.hi:
+        yield t.compare("<=", formal, t.const(high, formal.type))
