@@ -147,7 +147,7 @@ def coordinate(term: Term) -> Coordinate | None:
     limit: Poly = {(): 1} if term.op == "le" else {}
     ids: set[Term] = set()
     for monomial, value in excess.items():
-        grows = [x for x in monomial if _varies(x)]
+        grows = [x for x in monomial if varies(x)]
         if grows:
             index[monomial] = value
             ids |= ids_of(grows)
@@ -163,7 +163,7 @@ def coordinate(term: Term) -> Coordinate | None:
     return Coordinate(term, index, limit, frozenset(ids), own, tuple(x for x in loops if x is not own))
 
 
-def _varies(item: Term) -> bool:
+def varies(item: Term) -> bool:
     """Whether an atom of a polynomial differs between threads or passes."""
     if item.op == "atom":
         return item.data.kind in ("tid", "bid", "count", "loop")
@@ -202,7 +202,7 @@ def _follows(access: Access, item: Coordinate) -> bool:
     atoms = set(t.atoms_of(p))
     made = [x for x in atoms if x.op != "atom"]
     for tested in t.atoms_of(item.index):
-        if tested.op != "atom" and _varies(tested) and tested not in atoms:
+        if tested.op != "atom" and varies(tested) and tested not in atoms:
             return any(tested in x.args for x in made)
     if len({x.data.kind for x in item.ids}) > 1:
         return True
@@ -320,7 +320,7 @@ class Case:
         """
         total = 0
         for monomial, value in p.items():
-            if value < 0 and any(_varies(x) for x in monomial):
+            if value < 0 and any(varies(x) for x in monomial):
                 raise t.Undefined
             total += value * self._product(monomial)
         return total
@@ -337,7 +337,7 @@ class Case:
             return found
         if item.op == "atom":
             if item.data.kind == "count":
-                found = self._passes(item.data.data)
+                found = self.passes(item.data.data)
             else:
                 actual = self.launch.mapping.get(item)
                 if actual is None:
@@ -345,11 +345,11 @@ class Case:
                 found = int(t.evaluate(actual, self.host))
         elif item.op == "const":
             return int(item.data)
-        elif not _varies(item):
+        elif not varies(item):
             for leaf in t.leaves(item):
                 self._item(leaf)
             found = int(t.evaluate(item, self.values))
-        elif item.op in ("div", "shr") and not _varies(item.args[1]):
+        elif item.op in ("div", "shr") and not varies(item.args[1]):
             # Rounding down keeps the order, so the greatest dividend gives the greatest quotient.
             top = self.peak(expand(t.poly(item.args[0])))
             by = self.number(t.poly(item.args[1]))
@@ -363,13 +363,13 @@ class Case:
         self.values[item] = found
         return found
 
-    def _passes(self, loop: Loop) -> int:
+    def passes(self, loop: Loop) -> int:
         """The number of the last pass."""
         found = trips(loop)
         if found is None:
             raise t.Undefined
         distance, step = found
-        if any(_varies(x) for x in t.atoms_of(distance)) or any(_varies(x) for x in t.atoms_of(step)):
+        if any(varies(x) for x in t.atoms_of(distance)) or any(varies(x) for x in t.atoms_of(step)):
             raise t.Undefined
         by = self.number(step)
         if by < 1:
@@ -390,7 +390,7 @@ class Case:
             last += max(0, self.number(item.pitch) - 1)
         if bid is not None and len(item.ids) <= 2:
             alone = {m: c for m, c in item.index.items() if bid in m and tid not in m}
-            if alone and not any(_varies(x) for m in alone for x in m if x is not bid):
+            if alone and not any(varies(x) for m in alone for x in m if x is not bid):
                 kept = self.values[bid]
                 self.values[bid] = kept + 1
                 try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes
+from cudalint.facts import kernels, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.events import chain
+from cudalint.facts.events import chain, conjuncts
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.shapes import Axis
     from cudalint.facts.terms import Poly, Term
+    from cudalint.facts.tiles import Coordinate
 
 CODES = ("CL209",)
 
@@ -52,12 +53,13 @@ def check(kernel: Kernel) -> Iterator[Draft]:
     for access in accesses:
         p = expand(access.scalar or {})
         found = _coordinates(p)
-        if not found or any(_tested(access, axis) for axis in shapes.axes(p).values()):
+        folded = [] if found else _folded(kernel, access, p)
+        if not found and not folded:
             continue
-        if _axes_rule_speaks(kernel, access):
+        if found and (any(_tested(access, x) for x in shapes.axes(p).values()) or _axes_rule_speaks(kernel, access)):
             continue
         for launch in kernel.launches:
-            outside = _outside(launch, access, p, found)
+            outside = _outside(launch, access, p, found, folded)
             if outside is not None:
                 yield _draft(kernel, launch, access, outside)
                 return
@@ -71,6 +73,22 @@ def _coordinates(p: Poly) -> list[Axis]:
         if atom.op == "atom" and atom.data.kind not in ("tid", "bid") and kernels.ids_of([atom]):
             return []
     return [a for a in shapes.axes(p).values() if a.thread and a.block is not None and shapes.is_block(a.block)]
+
+
+def _folded(kernel: Kernel, access: Access, p: Poly) -> list[Coordinate]:
+    """The coordinates made of a block's number and a quotient or a remainder of a thread's, where nothing tests any
+    coordinate of the address, here or where the same address is used again."""
+    found = tiles.coordinates(p)
+    if not any(x.is_folded for x in found):
+        return []
+    if any(tiles.tests(term, x) for x in found for term in conjuncts(access.guard)):
+        return []
+    for later in kernel.flow.accesses:
+        if later.scalar == access.scalar:
+            terms = list(conjuncts(later.guard))
+            if all(any(tiles.tests(term, x) for term in terms) for x in found):
+                return []
+    return [x for x in found if x.digits and (share := x.share) is not None and shapes.is_block(share)]
 
 
 def _tested(access: Access, axis: Axis) -> bool:
@@ -96,7 +114,9 @@ def _axes_rule_speaks(kernel: Kernel, access: Access) -> bool:
     )
 
 
-def _outside(launch: Launch, access: Access, p: Poly, found: list[Axis]) -> _Outside | None:
+def _outside(
+    launch: Launch, access: Access, p: Poly, found: list[Axis], folded: list[Coordinate]
+) -> _Outside | None:  # fmt: skip
     if launch.grid is None or launch.block is None:
         return None
     memory = launch.objects().get(access.obj)
@@ -105,7 +125,9 @@ def _outside(launch: Launch, access: Access, p: Poly, found: list[Axis]) -> _Out
         limits = [_memory(access, p, memory.obj.bytes, size)] if size else []
     else:
         several = len(shapes.axes(p)) > 1
-        limits = [x for x in (_size(launch, axis, several=several) for axis in found) if x is not None]
+        sized = [_size(launch, axis, several=several) for axis in found]
+        sized += [_tile_size(launch, item, several=len(tiles.coordinates(p)) > 1) for item in folded]
+        limits = [x for x in sized if x is not None]
     for limit in limits:
         result = _search(launch, access, limit)
         if result is not None:
@@ -134,7 +156,7 @@ def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
         return int(t.evaluate(allocated, case.host)) // size
 
     return _Limit(
-        extent, lambda case: case.peak(p) + access.width - 1, (allocated,),
+        extent, lambda case: tiles.settled(case, p).peak(p) + access.width - 1, (allocated,),
         lambda case: f"`{access.obj.name}` has {plural(extent(case), 'element')}",
     )  # fmt: skip
 
@@ -167,6 +189,36 @@ def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
     return _Limit(
         lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor), words,
         axis.name if several else "",
+    )  # fmt: skip
+
+
+def _tile_size(launch: Launch, item: Coordinate, *, several: bool) -> _Limit | None:
+    """The size that the grid is computed from, along a coordinate of a folded block (of ``several``)."""
+    assert launch.grid is not None
+    (block,) = item.blocks
+    axis, share = block.data.axis, item.share
+    division = launches.division(launch.grid["xyz".index(axis)])
+    if division is None or share is None:
+        return None
+    size, divisor = division
+
+    def element(case: Case) -> int:
+        each = case.number(share)
+        found = tiles.settled(case, item.place).peak(item.place)
+        if int(t.evaluate(divisor, case.host)) != each or found - case.values[block] * each >= each:
+            raise t.Undefined  # the grid counts something else
+        return found
+
+    def words(case: Case) -> str:
+        n, top = int(t.evaluate(size, case.host)), element(case) + 1
+        along = f" along {axis}" if several else ""
+        return (
+            f"the launch comes to {plural(top, 'element')}{along} where there {'is' if n == 1 else 'are'} {digits(n)}"
+        )
+
+    return _Limit(
+        lambda case: int(t.evaluate(size, case.host)), element,
+        (size, launch.grid["xyz".index(axis)], divisor), words, axis if several else "",
     )  # fmt: skip
 
 
@@ -232,7 +284,7 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
     start, end = event.node.start, event.node.end
-    several = len(shapes.axes(expand(access.scalar or {}))) > 1
+    several = bool(found.along) or len(shapes.axes(expand(access.scalar or {}))) > 1
     along = f" along {found.along}" if found.along else ""
     return Draft(
         "CL209", access.fn, access.fn.file, access.node.start, access.node.end,

@@ -11,9 +11,9 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness, plural
+from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64
-from cudalint.rules import launches, support
+from cudalint.rules import launches, support, tile_axes
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.shapes import Axis, Bound
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.tile_axes import Outside
 
 CODES = ("CL501", "CL502", "CL504")
 
@@ -107,6 +108,10 @@ def check_guards(kernel: Kernel) -> Iterator[Draft]:
         if draft is not None and code not in reported:
             reported.add(code)
             yield draft
+    if not reported:
+        outside = tile_axes.outside(kernel)
+        if outside is not None:
+            yield _tile_draft(outside)
 
 
 def check_early(kernel: Kernel) -> Iterator[Draft]:
@@ -397,6 +402,25 @@ def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: 
         ),
         ((launch.event.fn.file, launch.event.node.start, launch.event.node.end, "launched here"),
          *support.calls(use.access)),
+    )  # fmt: skip
+
+
+def _tile_draft(found: Outside) -> Draft:
+    access, event = found.access, found.launch.event
+    names = launches.words(found.host)
+    where = f"at {names} " if names else ""
+    tile = f" in pass {found.tile} of the loop over tiles" if found.tile is not None else ""
+    return Draft(
+        "CL502", access.fn, access.fn.file, access.node.start, access.node.end,
+        f"`{support.text(access.fn, access.node)}` can be out of range: one of its coordinates is tested, and {where}"
+        f"{launches.thread_words(found.thread, found.grid, found.block)} comes to {digits(found.value)}{tile} along "
+        f"{found.on if len(found.on) == 1 else 'another'}, which has {plural(found.extent, 'element')} and is not tested",
+        "put the access under tests of all its coordinates: `row < rows && column < columns`",
+        Witness(
+            launches.named(found.host), found.grid, found.block, found.thread,
+            {"coordinate": found.value, "elements along it": found.extent},
+        ),
+        ((event.fn.file, event.node.start, event.node.end, "launched here"), *support.calls(access)),
     )  # fmt: skip
 
 
