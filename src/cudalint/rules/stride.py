@@ -77,7 +77,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         grid, block = shape
         sizes = width.named(env)
         told = f"{main.data.name} = {digits(env[main])}" if main is not None else ""
-        if main is not None and (beside := width.named({x: env[x] for x in free if x is not main and env[x] > 2})):
+        if main is not None and (beside := width.named({x: env[x] for x in free if x is not main and env[x] > 1})):
             told += "".join(f", {name} = {digits(number)}" for name, number in beside.items())
         begin = f"at {told} " if told else ""
         machine = width.value(exact_bound, env)
