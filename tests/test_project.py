@@ -70,6 +70,19 @@ def test_finds_includes_beside_the_file_on_the_paths_and_by_a_unique_ending(tmp_
     assert includes(project, "src/a.cu") == ["src/b.h", "paths/inc/c.h", "x/y/lib/d.h", "e.h", "src/f/g.h", "z/h.h"]
 
 
+def test_of_several_endings_the_nearest_one_is_meant(tmp_path: Path) -> None:
+    files = {
+        "attention/mma/basic/k.cu": '#include "utils.h"\n#include <common/types.h>\n',
+        "attention/utils/utils.h": "",
+        "gemm/utils/utils.h": "",
+        "attention/common/types.h": "",
+        "attention/mma/common/types.h": "",
+        "attention/mma/old/common/types.h": "",
+    }
+    write(tmp_path, files)
+    assert includes(configured(tmp_path, ""), "attention/mma/basic/k.cu") == ["attention/utils/utils.h"]
+
+
 def test_does_not_take_a_project_file_for_a_standard_header(tmp_path: Path) -> None:
     write(
         tmp_path,

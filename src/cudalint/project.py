@@ -173,8 +173,9 @@ class Project(preprocess.Environment):
         return flags.standard if flags is not None else None
 
     def resolve(self, path: str, name: str, angled: bool) -> str | None:
-        """The file that ``#include`` of ``name`` in ``path`` means: beside it, on the include paths, or the only
-        one under the root whose path ends so. None for what lies outside, or does not exist."""
+        """The file that ``#include`` of ``name`` in ``path`` means: beside it, on the include paths, or of those
+        under the root whose path ends so the one that has most folders in common with it. None where several have,
+        for what lies outside, and for what does not exist."""
         if (angled and name in _STANDARD) or not name:
             return None
         folder = os.path.dirname(path)
@@ -198,7 +199,9 @@ class Project(preprocess.Environment):
         if not parts or ".." in parts:
             return None
         ending = os.sep + os.path.join(*parts)
-        candidates = [each for each in self._named(parts[-1]) if each.endswith(ending)]
+        near = [(_shared(each, folder), each) for each in self._named(parts[-1]) if each.endswith(ending)]
+        nearest = max(near, default=(0, ""))[0]
+        candidates = [each for distance, each in near if distance == nearest]
         return self._locate(candidates[0]) if len(candidates) == 1 else None
 
     def _locate(self, path: str) -> str | None:
@@ -357,6 +360,16 @@ class Project(preprocess.Environment):
 
 _STANDARDS = {"98": "199711L", "03": "199711L", "11": "201103L", "14": "201402L", "17": "201703L", "20": "202002L"}
 _LEFT_OUT = frozenset(("node_modules", "__pycache__"))
+
+
+def _shared(path: str, folder: str) -> int:
+    """How many folders from the top a file and another folder have in common."""
+    count = 0
+    for one, other in zip(path.split(os.sep)[:-1], folder.split(os.sep), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
 
 
 def _name(entry: os.DirEntry[str]) -> str:
