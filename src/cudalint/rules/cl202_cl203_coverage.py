@@ -8,7 +8,7 @@ from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.expressions import from_poly
-from cudalint.facts.ids import BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64, Float
@@ -52,10 +52,14 @@ class Short(NamedTuple):
 
 
 def check(launch: Launch) -> Iterator[Draft]:
-    """One finding a launch: the axis that is short by most."""
-    found = short(launch)
-    if found is not None and lost(launch) is None and not _swapped(launch, found):
-        yield _draft(launch, found)
+    """One finding of a kind a launch: the first axis that a division rounds down, the first that is short otherwise."""
+    if short(launch) is None or lost(launch) is not None:
+        return
+    told: set[bool] = set()
+    for found in _every(launch):
+        if found.floored not in told and not _swapped(launch, found):
+            told.add(found.floored)
+            yield _draft(launch, found)
 
 
 def _swapped(launch: Launch, found: Short) -> bool:
@@ -85,24 +89,23 @@ def lost(launch: Launch) -> Overlap | None:
 def short(launch: Launch) -> Short | None:
     """The axis on which a launch does not come to every element of its one-element kernel, with a witness."""
     if "short" not in launch.answers:
-        launch.answers["short"] = _short(launch)
+        launch.answers["short"] = next(_every(launch), None)
     return launch.answers["short"]  # type: ignore[return-value]  # put there above
 
 
-def _short(launch: Launch) -> Short | None:
+def _every(launch: Launch) -> Iterator[Short]:
+    """One case for each axis that is short."""
     kernel = launch.kernel
     if kernel is None or launch.grid is None or launch.block is None or not kernel.flow.complete:
-        return None
+        return
     for axis in kernels.AXES:
-        for group in kernel.layout.groups(axis):
-            found = _group(launch, axis, group)
-            if found is not None:
-                return found
+        found = next((x for group in kernel.layout.groups(axis) if (x := _group(launch, axis, group))), None)
+        if found is not None:
+            yield found
     for axis in kernels.AXES:
         found = _untested(launch, axis)
         if found is not None:
-            return found
-    return None
+            yield found
 
 
 def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
@@ -119,7 +122,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
             return None  # all blocks do the same: CL211
     limits = []
     for item in group:
-        limit = _at_host(launch, item.limit)
+        limit = _at_host(launch, _extent(item))
         if limit is None:
             return None
         limits.append(limit)
@@ -142,7 +145,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         case = cases[key]
         if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
             return False
-        sizes = [(case.reach(c), case.size(c) - c.inclusive) for c in group]
+        sizes = [(case.reach(c), _size(case, c) - c.inclusive) for c in group]
         return all(reach < size <= _MOST for reach, size in sizes)
 
     leaves = launches.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
@@ -156,7 +159,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
     case = kernels.case(launch, env)
     assert case is not None
-    reach, size = max((case.reach(c), case.size(c) - c.inclusive) for c in group)
+    reach, size = max((case.reach(c), _size(case, c) - c.inclusive) for c in group)
     if any(isinstance(x.type, Float) for b in blocks for x in launches.parts(b)) and size >= _FLOAT_EXACT:
         return None
     floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
@@ -166,6 +169,19 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
     words = f"{t.show(limits[0])} elements" if t.leaves(limits[0]) else plural(size, "element")
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _extent(item: Coordinate) -> Poly:
+    """Elements that there are: what the test compares with, and for a pack of elements a block apart of which the test
+    asks for the last (``i + 3 * blockDim.x < n``) those up to it."""
+    pack = {m: -c for m, c in item.limit.items() if c < 0 and any(BDIM[a] in m for a in item.axes)}
+    if not pack or any(c < 0 for c in t.add(item.share, pack, -1).values()):
+        return item.limit
+    return t.add(item.limit, pack)
+
+
+def _size(case: Case, item: Coordinate) -> int:
+    return case.number(_extent(item))
 
 
 def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]) -> w.Assignment | None:
@@ -234,7 +250,7 @@ def _is_floored(
         if not all(w.allowed(c, big) for c in launch.conditions):
             continue
         case = kernels.case(launch, big)
-        if case is None or not case.possible or any(case.size(c) > _MOST for c in group):
+        if case is None or not case.possible or any(_size(case, c) > _MOST for c in group):
             continue
         return _within_share(case, group, every_block)
     case = kernels.case(launch, env)
@@ -247,7 +263,7 @@ def _within_share(case: Case, group: list[Coordinate], every_block: bool) -> boo
     try:
         for item in group:
             share = max(case.peak(item.share), case.peak(item.pitch), 1)
-            if case.size(item) - case.reach(item) >= share * blocks:
+            if _size(case, item) - case.reach(item) >= share * blocks:
                 return False
     except t.Undefined:
         return True

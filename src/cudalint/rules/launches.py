@@ -77,17 +77,18 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
     """Whether the source shows what the dimensions are: constants, the kernel's own sizes, the device's, or another
     size that is divided into blocks. A dimension that is just passed through is the caller's business.
     """
-    own = leaves_of(limits)
-    if not all(is_size(x) for x in own):
+    own, inner = leaves_of(limits), leaves_of(threads)
+    if not all(is_size(x) for x in own) or not all(is_size(x) or x.data.kind == "device" for x in inner):
         return False
+    shown = own | inner
     for term in blocks:
-        others = {x for x in t.leaves(term) if x not in own and x.data.kind != "device" and not w.instances(x)}
+        others = {x for x in t.leaves(term) if x not in shown and x.data.kind != "device" and not w.instances(x)}
         if not others:
             continue
         if any(x.data.kind != "param" for x in (*others, *own)) or (limits and not own):
             return False
         divided = {x for part in parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
-        if not others <= divided | leaves_of(threads):
+        if not others <= divided:
             return False
     in_grid = leaves_of(blocks)
     return all(x in own or x in in_grid or x.data.kind == "device" or w.instances(x) for x in leaves_of(threads))
