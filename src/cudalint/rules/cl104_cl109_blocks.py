@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import F32, F64, I32, Float, Int
+from cudalint.ir.types import F32, F64, I32, U32, Float, Int
 from cudalint.rules import launches, support, width
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
@@ -46,6 +46,11 @@ def parts(roots: Iterable[Term]) -> Iterator[Term]:
 
 def check_sum(launch: Launch) -> Iterator[Draft]:
     """A ceiling division of the grid whose sum overflows an int."""
+    yield from ceilings(launch, I32)
+
+
+def ceilings(launch: Launch, type_: Int) -> Iterator[Draft]:
+    """Ceiling divisions of the grid in ``type_`` whose sum wraps: CL104 for int, CL105 for unsigned int."""
     if launch.grid is None:
         return
     # What is the number of blocks on one axis may be what another is divided by.
@@ -57,12 +62,12 @@ def check_sum(launch: Launch) -> Iterator[Draft]:
     told: set[Term] = set()
     for number, axis in enumerate("xyz"):
         for item in parts([launch.grid[number]]):
-            if item.op not in ("div", "shr") or item.type is not I32 or item in told:
+            if item.op not in ("div", "shr") or item.type is not type_ or item in told:
                 continue
             told.add(item)
             if reach is None:
                 reach = Reach(None, launch.config, launch.conditions)
-            if not _rounds_up(item) or not any(_overflows(x, reach) for x in _sums(item.args[0])):
+            if not _rounds_up(item) or not any(_overflows(x, reach) for x in _sums(item.args[0], type_)):
                 continue
             place = width.origin(launch.flow, item, launch.event)
             if place is not None:
@@ -102,19 +107,20 @@ def _rounds_up(division: Term) -> bool:
     return bool(rest)
 
 
-def _sums(term: Term) -> Iterator[Term]:
+def _sums(term: Term, type_: Int) -> Iterator[Term]:
     """The sums that a dividend is made of."""
     stack = [term]
     while stack:
         item = stack.pop()
-        if item.type is I32 and item.op in ("add", "sub"):
+        if item.type is type_ and item.op in ("add", "sub"):
             if item.op == "add":
                 yield item
             stack.extend(item.args)
 
 
 def _overflows(total: Term, reach: Reach) -> bool:
-    return reach.high(total.args[0]) + reach.high(total.args[1]) > I32.hi
+    assert isinstance(total.type, Int)
+    return reach.high(total.args[0]) + reach.high(total.args[1]) > total.type.hi
 
 
 def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reach: Reach) -> Draft | None:
@@ -217,7 +223,7 @@ def _ceiling(place: Event, size: str, divisor: str) -> FixDraft:
 
 
 def _addends(node: ir.Expr, sign: int, into: list[tuple[int, ir.Expr]]) -> None:
-    if isinstance(node, ir.Binary) and node.op in ("+", "-") and node.optype is I32:
+    if isinstance(node, ir.Binary) and node.op in ("+", "-") and node.optype in (I32, U32):
         _addends(node.left, sign, into)
         _addends(node.right, sign if node.op == "+" else -sign, into)
     else:

@@ -55,7 +55,8 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
     limit = _LIMITS[axis]
     if reach.high(blocks) <= limit:
         return None
-    found = width.passing(blocks, limit, launch, reach, _is_size)
+    block = launches.leaves_of(launch.block)
+    found = width.passing(blocks, limit, launch, reach, lambda leaf: leaf not in block and _is_size(leaf))
     if found is None:
         return None
     env, main = found
@@ -63,7 +64,7 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
     if count is None:
         return None
     text = f"takes its {axis} dimension from `{t.show(blocks)}`: at {launches.words({main: env[main]})} that is "
-    form = None if _whole(blocks, main, launches.leaves_of(launch.block)) else "pedantic"
+    form = None if _whole(blocks, main, block) else "pedantic"
     return _draft(launch, axis, f"{text}{digits(count)} blocks", count, width.named(env), form)
 
 

@@ -235,7 +235,7 @@ def passing(
     leaves = t.leaves(term)
     block = {x for item in launch.block or () for x in t.leaves(item)}
     known = defaults(launch, leaves, launch.config)
-    fixed = {x: v for x, v in known.items() if x in block or x.data.kind in _GIVEN}
+    fixed = {x: v for x, v in known.items() if x.data.kind in _GIVEN or (x in block and not mains(x))}
     asked = {x for c in launch.conditions for x in t.leaves(c) if x.data.kind == "device"}
     fixed.update({x: v for x in asked | leaves if (v := w.assumed(x)) is not None})
     free = sorted((x for x in leaves if x not in fixed and mains(x)), key=lambda x: (-reach.high(x), x.key))

@@ -1,0 +1,126 @@
+"""CL213 unclamped-block: a block as long as the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts.reach import Reach
+from cudalint.findings import Witness, digits
+from cudalint.ir.types import U64
+from cudalint.rules import launches, width
+from cudalint.rules.cl202_cl203_coverage import short
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.model import Launch
+    from cudalint.facts.terms import Term
+
+CODES = ("CL213",)
+
+_THREADS = 1024
+_CONSTANTS = frozenset({"device", "sizeof", "name"})
+
+
+def check(launch: Launch) -> Iterator[Draft]:
+    if launch.kernel is None or launch.block is None or launch.grid is None:
+        return
+    leaves = launches.leaves_of(launch.block)
+    if not leaves or not launch.kernel.flow.complete:
+        return
+    if not all(x.data.kind in _CONSTANTS or (launches.is_size(x) and not x.data.axis) for x in leaves):
+        return
+    counts = (leaves & _counted(launch)) - _divisors(launch)
+    if not counts:
+        return
+    threads = t.const(1, U64)
+    for side in launch.block:
+        threads = t.binary("mul", threads, t.convert(side, U64), U64)
+    reach = Reach(None, launch.config, launch.conditions)
+    over = width.passing(threads, _THREADS, launch, reach, counts.__contains__)
+    none = _none(launch, counts)
+    if over is None and none is None:
+        return
+    found = short(launch)
+    if found is not None and found.floored:
+        return  # elements are lost at other sizes too: CL203
+    yield _draft(launch, threads, over, none)
+
+
+def _counted(launch: Launch) -> set[Term]:
+    """The host's sizes that the kernel tests an index against, or walks to."""
+    assert launch.kernel is not None
+    limits = (x for item in launch.kernel.layout.coordinates for x in t.atoms_of(item.limit))
+    return launches.leaves_of(launch.at_launch(x) for x in limits)
+
+
+def _divisors(launch: Launch) -> set[Term]:
+    """What the grid divides by serves as the block's size, whatever else it is."""
+    assert launch.grid is not None
+    parts = (part for term in launch.grid for part in launches.parts(term) if part.op == "div")
+    return launches.leaves_of(part.args[1] for part in parts)
+
+
+def _none(launch: Launch, counts: set[Term]) -> dict[Term, int] | None:
+    """The smallest sizes at which the block has no threads while the grid has blocks."""
+    assert launch.block is not None and launch.grid is not None
+    block, grid = launch.block, launch.grid
+
+    def goal(env: dict[Term, int]) -> bool:
+        return min(int(t.evaluate(x, env)) for x in block) == 0 < min(int(t.evaluate(x, env)) for x in grid)
+
+    sizes = sorted(counts, key=lambda x: x.key)
+    others = [x for x in launches.ordered(block, grid) if x not in counts]
+    tries = launches.edges(launch, block)
+    for zero in (False, True):
+        env = launches.smallest(goal, [*sizes, *others], launch, tries, zero=zero)
+        if env is not None:
+            return env
+    return None
+
+
+def _draft(
+    launch: Launch, threads: Term, over: tuple[dict[Term, int], Term] | None, none: dict[Term, int] | None
+) -> Draft:
+    event = launch.event
+    assert launch.block is not None
+    side = next(x for x in launch.block if t.leaves(x))
+    at = []
+    values: dict[str, int | str] = {}
+    if over is not None:
+        env, main = over
+        count = width.value(threads, env, exact=False) or 0
+        at.append(f"at {launches.words({main: env[main]})} it has {digits(count)}, more than the 1,024 there may be")
+        values["threads in a block"] = count
+    if none is not None:
+        zero = {x: v for x, v in none.items() if x in launches.leaves_of(launch.block)}
+        at.append(f"at {launches.words(zero)} it has none")
+        values.setdefault("threads in a block", 0)
+    sizes = over[0] if over is not None else none
+    assert sizes is not None
+    only_nothing = over is None and none is not None and 0 in none.values()
+    return Draft(
+        "CL213", event.fn, event.fn.file, event.node.start, event.node.end,
+        f"the block of {event.node.kernel or 'the kernel'} has `{t.show(side)}` threads, a number of elements that "
+        f"the kernel counts to: {', and '.join(at)}; the driver refuses the launch",
+        "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
+        if not only_nothing else "return before the launch when there is nothing to do",
+        Witness(launches.named(sizes), None, None, None, values), launches.callers(launch),
+        level="note" if only_nothing else None,
+    )  # fmt: skip
+
+
+def experiment_cl213(bench: Bench) -> Plan:
+    """The launch as the host computes it, each size in turn at the ends of what a block takes."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    bench.harness.literal = True
+
+    def judge(run: oracle.Run) -> oracle.Fault | None:
+        x, y, z = run.setup.block
+        return oracle.refused(run) if not 0 < x * y * z <= _THREADS else None
+
+    return Plan(bench.together(0, 1, 1024, 1025, many=1), judge, watch=frozenset(), refusal=True)
