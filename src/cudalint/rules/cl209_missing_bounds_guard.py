@@ -78,7 +78,7 @@ def _coordinates(p: Poly) -> list[Axis]:
 def _folded(kernel: Kernel, access: Access, p: Poly) -> list[Coordinate]:
     """The coordinates made of a block's number and a quotient or a remainder of a thread's, where nothing tests any
     coordinate of the address, here or where the same address is used again."""
-    found = tiles.coordinates(p)
+    found = tiles.coordinates(p) if any(x.op != "atom" for x in t.atoms_of(p)) else []
     if not any(x.is_folded for x in found):
         return []
     if any(tiles.tests(term, x) for x in found for term in conjuncts(access.guard)):

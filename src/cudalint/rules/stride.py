@@ -158,11 +158,14 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             last = width.value(bound, {**env, main: n}, exact=False)
             return last is not None and last - less > top
 
+        result = case({**env, main: least}, main)
+        if result is not None:
+            return result
         # A negative index passes an unsigned test only where the bound itself is beyond the type's maximum.
         passed = width.smallest(least, high, beyond)
         tries = {least, top + 2, top + 2 + less, *([passed] if passed is not None else [])}
         for n in sorted({*tries, *(-(-n // c) * c for n in tries for c in multiples)}):
-            if least <= n <= high:
+            if least < n <= high:
                 result = case({**env, main: n}, main)
                 if result is not None:
                     return result

@@ -44,10 +44,13 @@ class Outside(NamedTuple):
 
 def outside(kernel: Kernel) -> Outside | None:
     """The first access of a kernel that a thread makes beyond the end of such a coordinate, at a visible launch."""
-    accesses = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar]
+    accesses = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar and a.guard is not None]
     accesses.sort(key=lambda a: (a.fn.file.path, a.node.start))
     for access in accesses:
-        found = tiles.coordinates(expand(access.scalar or {}))
+        p = expand(access.scalar or {})
+        if all(x.op == "atom" and x.data.kind != "count" for x in t.atoms_of(p)):
+            continue
+        found = tiles.coordinates(p)
         if len(found) < 2:
             continue
         guards = list(conjuncts(access.guard))
