@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness, digits, plural
+from cudalint.findings import Witness, digits
 from cudalint.ir.types import I64, Float
 from cudalint.rules import launches
 from cudalint.rules.draft import Draft
@@ -32,6 +32,19 @@ _FLOAT_EXACT = 1 << 24
 
 _MOST = 1 << 30
 """Elements in a case; beyond it the arithmetic of the sizes themselves wraps, which the width rules say."""
+
+
+class Unit(NamedTuple):
+    """What a coordinate counts: ``element`` and ``elements``, ``pack of 4 elements`` and ``packs of 4 elements``."""
+
+    one: str
+    many: str
+
+    def counted(self, number: int) -> str:
+        return f"{digits(number)} {self.one if number == 1 else self.many}"
+
+
+_ELEMENT, _ROW, _PLANE = Unit("element", "elements"), Unit("row", "rows"), Unit("plane", "planes")
 
 
 class Short(NamedTuple):
@@ -167,7 +180,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None  # an empty launch is CL204
     if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
-    words = f"{t.show(limits[0])} elements" if t.leaves(limits[0]) else plural(size, "element")
+    unit = _unit(first)
+    words = f"{t.show(limits[0])} {unit.many}" if t.leaves(limits[0]) else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
 
 
@@ -245,7 +259,7 @@ def _is_floored(
         for part in launches.parts(dimension)
     )
     # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
-    for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009):
+    for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009, 1_008):
         big = {x: (large if x in sizes else v) for x, v in env.items()}
         if not all(w.allowed(c, big) for c in launch.conditions):
             continue
@@ -372,17 +386,38 @@ def _share_words(found: Short) -> str:
     return "each block" if item is not None and item.thread is None and item.block is not None else "each thread"
 
 
+def _unit(item: Coordinate | None) -> Unit:
+    """What the coordinate counts, by the addresses made of it: packs where it is multiplied by a constant in all of
+    them, rows where by a size or where it is a quotient by one, planes where by two sizes."""
+    if item is None:
+        return _ELEMENT
+    if any(x.op == "div" and t.leaves(x.args[1]) for x in t.atoms_of(item.index)):
+        return _ROW
+    own, factor = next(iter(item.index.items()))
+    packs: set[int] = set()
+    sizes: set[int] = set()
+    for access in item.accesses:
+        for monomial, times in expand(access.scalar or {}).items():
+            rest = [x for x in monomial if x not in own]
+            if len(rest) == len(monomial) - len(own):
+                (sizes if rest else packs).add(len(rest) or times // factor)
+    each = min((k for k in packs if k > 0), default=0)
+    if each > 1:
+        return Unit(f"pack of {each} elements", f"packs of {each} elements")
+    return _ELEMENT if packs or not sizes else _ROW if 1 in sizes else _PLANE
+
+
 def _each(found: Short) -> str:
     """How many elements a thread (or a block without threads in its index) handles, in words."""
-    item = found.coordinate
+    item, unit = found.coordinate, _unit(found.coordinate)
     if item is not None and not item.counters and not any(x.data.kind == "count" for x in item.ids):
         try:
             k = found.case.number(item.pitch or item.share)
         except t.Undefined:
             k = 0
         if k > 0:
-            return "one element" if k == 1 else plural(k, "element")
-    return "a fixed number of elements"
+            return f"one {unit.one}" if k == 1 else unit.counted(k)
+    return f"a fixed number of {unit.many}"
 
 
 def _draft(launch: Launch, found: Short) -> Draft:
@@ -393,14 +428,16 @@ def _draft(launch: Launch, found: Short) -> Draft:
     at = f"at {names} " if names else ""
     on = "" if case.grid[1:] == (1, 1) and case.block[1:] == (1, 1) and axis == "x" else f" on {axis}"
     count, reach = found.size - found.reach, digits(found.reach)
-    elements = f"element {reach} has" if count == 1 else f"elements {reach} to {digits(found.size - 1)} have"
+    unit = _unit(found.coordinate)
+    noun = unit.one.split()[0]
+    elements = f"{noun} {reach} has" if count == 1 else f"{noun}s {reach} to {digits(found.size - 1)} have"
     empty = case.empty is not None
     start, end = event.node.start, event.node.end
     if found.floored:
         message = (
             f"the launch of {kernel.decl.name} rounds the number of blocks down{on}: {at}"
-            + (f"it starts no block at all for {plural(found.size, 'element')}" if empty
-               else f"its threads come to {reach} of {plural(found.size, 'element')}, and {elements} no thread")
+            + (f"it starts no block at all for {unit.counted(found.size)}" if empty
+               else f"its threads come to {reach} of {unit.counted(found.size)}, and {elements} no thread")
         )  # fmt: skip
         also = _empty_at(launch, found)
         if also and not empty:
@@ -412,7 +449,7 @@ def _draft(launch: Launch, found: Short) -> Draft:
             f"{found.size_words}{on}: {at}they come to {reach} of {digits(found.size)}, and {elements} no thread"
         )
         help_ = "size the grid from the number of elements, or step the kernel's index by the whole grid in a loop"
-    values: dict[str, int | str] = {"first element without a thread": found.reach, "elements without a thread": count}
+    values: dict[str, int | str] = {f"first {noun} without a thread": found.reach, f"{noun}s without a thread": count}
     grid = case.grid
     return Draft(
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
@@ -429,7 +466,8 @@ def experiment_cl202(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     trials = bench.trials(*bench.totals())
-    return Plan(trials, oracle.coverage, bench.covering, first=("first element without a thread",))
+    first = tuple(f"first {noun} without a thread" for noun in ("element", "pack", "row", "plane"))
+    return Plan(trials, oracle.coverage, bench.covering, first=first)
 
 
 experiment_cl203 = experiment_cl202
