@@ -10,7 +10,7 @@ from cudalint.sim.run import MAX_THREADS
 from cudalint.sim.values import Unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from cudalint.confirm.harness import Setup, Triple
     from cudalint.sim import BufferState, Observation
@@ -135,9 +135,12 @@ def _product(triple: Iterable[int]) -> int:
     return result
 
 
-def written_twice(run: Run) -> Fault | None:
-    """Elements that several threads write, and that only one writes in the reference run (where there is one)."""
+def written_twice(run: Run, names: Container[str] | None = None) -> Fault | None:
+    """Elements (of the buffers ``names``, if some are given) that several threads write, and that only one writes in
+    the reference run (where there is one)."""
     for name, state in run.seen.buffers.items():
+        if names is not None and name not in names:
+            continue
         other = run.reference.buffers.get(name) if run.reference is not None else None
         found = []
         for element, a, b in state.several(_WRONG):
@@ -297,13 +300,16 @@ def gaps(run: Run, names: Iterable[str]) -> Fault | None:
     return None
 
 
-def races(run: Run) -> Fault | None:
-    for e in run.seen.races or ():
+def races(run: Run, names: Container[str] | None = None) -> Fault | None:
+    """Two threads that meet in one barrier interval, in one of the arrays ``names`` if some are given."""
+    seen = [e for e in run.seen.races or () if names is None or e.buffer in names]
+    whole = len(run.seen.races or ()) == run.seen.race_count  # only the first few of each place are kept
+    for e in seen:
         return Fault(
             "race",
             f"{thread_name(*e.first)} and {thread_name(*e.second)} meet at `{e.buffer}[{e.element}]` ({e.kind})",
             e.element, (Wrong(e.element, *e.second),),
-            threads=_numbers(run, (x for e in run.seen.races or () for x in (e.first, e.second))),
+            threads=_numbers(run, (x for e in seen for x in (e.first, e.second))) if whole else None,
         )  # fmt: skip
     return None
 

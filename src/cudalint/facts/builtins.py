@@ -18,6 +18,7 @@ from cudalint.facts.calls import (
     PURE,
     ROUNDING,
     THREAD_RESULTS,
+    WAITS,
     WARP_COLLECTIVES,
     WARP_UNIFORM_RESULTS,
     is_assertion,
@@ -401,7 +402,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
     if name == "empty" and not node.args:
         size = ir.Call(node.start, node.end, U64, "size", [], receiver=receiver)
         return t.compare("==", t.convert(walker.term(_method(walker, size, "size")), U64), const(0, U64))
-    if not node.args:
+    if not node.args and name not in WAITS:
         # An accessor: the same object answers the same until something else is called on it.
         key: tuple[Any, ...] = ("method", _identity(walker, receiver), name)
         found = walker.loads.get(key)

@@ -24,6 +24,9 @@ WARP_UNIFORM_RESULTS = frozenset(
 #: Legacy shuffles and votes without a mask.
 LEGACY_COLLECTIVES = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"})
 
+#: Methods by which threads wait for each other or for copies: ``cuda::barrier``, ``cuda::pipeline``.
+WAITS = frozenset({"arrive_and_wait", "arrive_and_drop", "consumer_wait", "producer_acquire", "wait"})
+
 #: Results that differ from thread to thread by their nature.
 THREAD_RESULTS = frozenset({"__activemask", "clock", "clock64", "__clock", "coalesced_threads", "__match_any_sync"})
 

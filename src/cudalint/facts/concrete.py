@@ -1,0 +1,191 @@
+"""Launches in numbers: what a kernel's parameters and dimensions are at its visible launches, or by itself.
+
+All runtime sizes get one value, so that what belongs together (a row's length and its pitch, an extent and
+the bound tested) stays together; several values are tried in turn, and what shows at all of them hangs on
+none of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts import witness as w
+from cudalint.facts.ids import BDIM, GDIM, TID
+from cudalint.ir.types import Float, Int
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cudalint.facts.events import Flow
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
+
+Triple = tuple[int, int, int]
+_THREADS = 1024
+_HOST = frozenset(
+    {"param", "argc", "var", "name", "load", "call", "size", "unknown", "uninit", "phi", "exit", "device"}
+)
+_SIZES = _HOST - {"device", "name"}
+_LARGE = (1 << 20, (1 << 20) + 37)
+_TIMES = 2
+"""Sizes that a launch is tried with."""
+_MOST = 2
+"""Visible launches of a kernel that are tried."""
+
+
+class Launched(NamedTuple):
+    """A launch in numbers: ``values`` are those of the kernel's parameters and dimensions, ``sizes`` the same by name
+    as a witness shows them. ``visible`` is false where the kernel was taken by itself."""
+
+    grid: Triple
+    block: Triple
+    values: dict[Term, Any]
+    sizes: dict[str, int]
+    visible: bool
+
+
+def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
+    """For each visible launch (for the kernel by itself where there is none) the same launch with several sizes."""
+    leaves = sorted({x for term in terms for x in t.leaves(term)}, key=lambda x: x.key)
+    shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    for launch in shown[:_MOST]:
+        width = launch.known_block("x") or launch.config.block_size
+        found = list(_visible(launch, leaves, _sizes(width)))
+        if found:
+            yield found
+        if any(launch.known_grid(a) != 1 for a in "xyz") and len({x.grid for x in found}) == 1:
+            # A grid that no size makes larger: loops come round where there is more than one grid of data.
+            large = list(_visible(launch, leaves, _LARGE))
+            if large:
+                yield large
+    if not shown:
+        yield from _alone(kernel, leaves)
+
+
+def _visible(launch: Launch, leaves: list[Term], sizes: tuple[int, ...]) -> Iterator[Launched]:
+    assert launch.grid is not None
+    assert launch.block is not None
+    mapping = {x: launch.mapping[x] for x in leaves if x in launch.mapping}
+    dims = (*launch.grid, *launch.block)
+    blocks = {x for term in launch.block for x in t.leaves(term)}
+    hosts = {x for term in (*mapping.values(), *dims) for x in t.leaves(term)}
+    hosts |= {x for c in w.relevant(launch.conditions, hosts) for x in t.leaves(c)}
+    done: set[tuple[int, ...]] = set()
+    for size in sizes:
+        if len(done) >= _TIMES:
+            return
+        values: dict[Term, Any] = {}
+        late = []
+        for leaf in sorted(hosts, key=lambda x: x.key):
+            chosen = _host_value(leaf, launch.config.block_size if leaf in blocks else size)
+            if chosen is not None:
+                values[leaf] = chosen
+            elif leaf.data.kind == "loop":
+                late.append(leaf)
+        for leaf in late:
+            first = leaf.data.data.init
+            number = _value(first, values) if first is not None else None
+            if number is not None:
+                values[leaf] = number
+        numbers = [_value(x, values) for x in dims]
+        if None in numbers or not all(w.allowed(c, values) for c in launch.conditions):
+            continue
+        gx, gy, gz, bx, by, bz = (int(x) for x in numbers)
+        if min(gx, gy, gz, bx, by, bz) < 1 or bx * by * bz > _THREADS or gx >= 1 << 31 or max(gy, gz) >= 1 << 16:
+            continue
+        inner = _dimensions((gx, gy, gz), (bx, by, bz))
+        for formal, actual in mapping.items():
+            number = _value(actual, values)
+            if number is not None:
+                inner[formal] = formal.type.wrap(number) if isinstance(formal.type, Int) else number
+        key = (gx, gy, gz, bx, by, bz, *(inner.get(x, 0) for x in mapping))
+        if key in done:
+            continue
+        done.add(key)
+        named = {x.data.name: v for x, v in values.items() if x.data.kind in _SIZES}
+        yield Launched((gx, gy, gz), (bx, by, bz), inner, named, True)
+
+
+def _host_value(leaf: Term, size: int) -> Any:
+    fixed = w.assumed(leaf)
+    if fixed is not None:
+        return fixed
+    if leaf.data.kind not in _HOST or isinstance(leaf.type, Float):
+        return None
+    high = min(leaf.data.hi, leaf.type.hi) if isinstance(leaf.type, Int) else leaf.data.hi
+    return max(leaf.data.lo, min(size, high))
+
+
+def _alone(kernel: Kernel, leaves: list[Term]) -> Iterator[list[Launched]]:
+    ids = {x for x in leaves if x.data.kind == "tid"}
+    size = kernel.config.block_size
+    bounds = kernel.largest_block_x()
+    if bounds is not None and bounds <= _THREADS:
+        size = bounds
+    if not ids:
+        shapes = [(1, 1, 1), (1, 1, 1)]
+    elif TID["z"] in ids:
+        shapes = [(8, 8, 4), (4, 4, 4)]
+    elif TID["y"] in ids:
+        shapes = [(16, 16, 1), (8, 8, 1)]
+    else:
+        shapes = [(size, 1, 1), (64, 1, 1)]
+    found = []
+    uses = {x.data.axis for x in leaves if x.data.kind in ("bid", "gdim")}
+    several = 16 if shapes[0][1] == 1 else 4
+    gx, gy, gz = (several if axis in uses else 1 for axis in "xyz")
+    grid = (gx, gy, gz)
+    for shape, number in zip(shapes, (_sizes(shapes[0][0])[0], _sizes(shapes[1][0])[1])):
+        values = _dimensions(grid, shape)
+        named: dict[str, int] = {}
+        for leaf in leaves:
+            info = leaf.data
+            if info.kind not in ("param", "name") or isinstance(leaf.type, Float):
+                continue
+            of_block = info.kind == "name" or getattr(info.data, "kind", "") == "template"
+            high = min(info.hi, leaf.type.hi) if isinstance(leaf.type, Int) else info.hi
+            values[leaf] = named[info.name] = max(info.lo, min(shape[0] if of_block else number, high))
+        found.append(Launched(grid, shape, values, named, False))
+    yield found
+
+
+def _sizes(width: int) -> tuple[int, ...]:
+    return 4 * width, 3 * width + 5, 1024, 96, 8
+
+
+def _dimensions(grid: Triple, block: Triple) -> dict[Term, Any]:
+    result: dict[Term, Any] = {}
+    for i, axis in enumerate("xyz"):
+        result[GDIM[axis]], result[BDIM[axis]] = grid[i], block[i]
+    return result
+
+
+def _value(term: Term, values: dict[Term, Any]) -> Any:
+    try:
+        return t.evaluate(term, values)
+    except t.Undefined:
+        return None
+
+
+def terms_of(flow: Flow) -> set[Term]:
+    """All that addresses, conditions and loops of a flow are made of, through induction variables too."""
+    seen: set[Term] = set()
+    stack: list[Term] = []
+    for event in (*flow.accesses, *flow.barriers, *flow.returns):
+        guard = event.guard
+        while guard is not None:
+            stack.append(guard.term)
+            guard = guard.parent
+    for access in flow.accesses:
+        stack.extend(t.atoms_of(access.scalar or {}))
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        stack.extend(item.args)
+        if item.op == "atom" and item.data.kind in ("loop", "exit") and item.data.data is not None:
+            info = item.data.data
+            stack.extend(x for x in (info.init, info.next, info.loop.cond, *info.loop.control) if x is not None)
+    return {x for x in seen if x.op == "atom"}

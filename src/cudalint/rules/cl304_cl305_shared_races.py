@@ -1,0 +1,114 @@
+"""CL304 shared-race and CL305 shared-race-loop: two threads at one address with no barrier between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cudalint.facts import concrete, races
+from cudalint.findings import Witness
+from cudalint.rules import support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.concrete import Launched
+    from cudalint.facts.events import Access
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.races import Meeting
+
+CODES = ("CL304", "CL305")
+
+
+def check(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each array and kind of race: the first that occurs at every size tried."""
+    flow = kernel.flow
+    if not kernel.is_kernel or not flow.complete:
+        return
+    objects = {a.obj for a in flow.accesses if a.obj.kind == "shared" and a.mode != "r" and races.is_plain(a.obj)}
+    # What nobody reads does no harm.
+    objects &= {a.obj for a in flow.accesses if a.mode != "w"}
+    if not objects:
+        return
+    told: set[object] = set()
+    for same in concrete.launches(kernel, concrete.terms_of(flow)):
+        wanted = races.suspects(flow, objects, same[0])
+        if not wanted:
+            continue
+        found = _everywhere(kernel, same, wanted)
+        for item in found:
+            code = "CL305" if item.loop is not None else "CL304"
+            line = item.later.fn.file.span(item.later.node.start, item.later.node.end).line
+            keys = {(code, item.later.obj), (item.later.obj, item.later.fn, line)}
+            if told.isdisjoint(keys):
+                yield _draft(code, item, same[0])
+            told |= keys
+
+
+def _everywhere(kernel: Kernel, same: list[Launched], wanted: set[Access]) -> list[Meeting]:
+    """The meetings of the first launch that all of them have."""
+    first: list[Meeting] = []
+    for number, launched in enumerate(same):
+        threads = [((0, 0, 0), x) for x in races.sample(launched.block, wanted)]
+        found = races.Replay(kernel.flow, launched, threads, wanted).run()
+        if number == 0:
+            first = found
+        else:
+            kept = set(races.pairs_of(found))
+            first = [x for x, pair in zip(first, races.pairs_of(first)) if pair in kept]
+        if not first:
+            break
+    return first
+
+
+def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
+    a, b = item.earlier, item.later
+    name = f"`{a.obj.name}[{item.address}]`" if a.obj.extent != 1 else f"`{a.obj.name}`"
+    one, other = _name(item.first[1]), _name(item.second[1])
+    line = a.fn.file.span(a.node.start, a.node.end).line
+    first = "reads" if a.mode == "r" else "writes"
+    second = "reads" if b.mode == "r" else "writes"
+    where = "here" if a is b else f"on line {line}"
+    values: dict[str, int | str] = {
+        "address": item.address,
+        f"{first} it": f"thread {one}",
+        f"{second} it": f"thread {other}",
+    }
+    if a is b or first == second:
+        values = {"address": item.address, "first thread": one, "second thread": other}
+    if item.loop is not None:
+        values["first pass"], values["second pass"] = item.passes
+        message = (
+            f"thread {other} {second} {name} here in the next pass of the loop while thread {one} still {first} it"
+            f" {where}: no barrier lies between the passes"
+        )
+        text = "a barrier at the end of the loop's body, or two buffers used in turn"
+    else:
+        message = f"thread {one} {first} {name} {where} and thread {other} {second} it here, with no barrier between"
+        text = "a barrier between the two"
+    return Draft(
+        code, b.fn, b.fn.file, b.node.start, b.node.end, message, text,
+        Witness(launched.sizes, launched.grid, launched.block, item.second, values),
+        ((a.fn.file, a.node.start, a.node.end, "the first access"), *support.calls(b)),
+    )  # fmt: skip
+
+
+def _name(thread: tuple[int, int, int]) -> str:
+    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
+
+
+def experiment_cl304(bench: Bench) -> Plan:
+    """What the threads of a block do between two barriers, in arrays that anyone reads."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    read = {a.obj.name for a in bench.kernel.flow.accesses if a.mode != "w"}
+
+    def judge(run: Run) -> Fault | None:
+        return oracle.races(run, read)
+
+    return Plan(bench.trials(), judge, watch=frozenset({"races"}))
+
+
+experiment_cl305 = experiment_cl304

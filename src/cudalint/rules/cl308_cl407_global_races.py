@@ -1,0 +1,305 @@
+"""CL308 global-race and CL407 in-place-stencil: threads of the grid that meet in global memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import concrete, races
+from cudalint.facts import terms as t
+from cudalint.findings import Witness
+from cudalint.rules import cl201_cl211_strides, support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.concrete import Launched
+    from cudalint.facts.events import Access, Obj
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.races import Meeting, Thread
+    from cudalint.facts.terms import Poly, Term
+
+CODES = ("CL308", "CL407")
+
+
+class _Update(NamedTuple):
+    """A location that a thread reads and then writes: ``reads`` are the reads, ``write`` the store."""
+
+    reads: tuple[Access, ...]
+    write: Access
+
+
+def check_update(kernel: Kernel) -> Iterator[Draft]:
+    """Locations that several threads read, change and write back."""
+    flow = kernel.flow
+    if not kernel.is_kernel or not flow.complete:
+        return
+    updates = [x for x in _updates(kernel) if not _held(kernel, x.write)]
+    if not updates:
+        return
+    told: set[object] = set()
+    for same in concrete.launches(kernel, concrete.terms_of(flow)):
+        for update in updates:
+            if update.write.obj in told or races.is_own(update.write, same[0]):
+                continue
+            met = [_shared_update(kernel, update, x) for x in same]
+            if all(x is not None for x in met) and met[0] is not None:
+                if any(True for _ in cl201_cl211_strides.check(kernel)):
+                    return  # threads have the wrong elements: what they do to them in common comes of that
+                told.add(update.write.obj)
+                yield _update_draft(update, met[0], same[0])
+
+
+def _updates(kernel: Kernel) -> Iterator[_Update]:
+    """The stores to what the same thread has read, at the same address as far as terms tell."""
+    reads: dict[tuple[Obj, frozenset[tuple[tuple[Term, ...], int]]], list[Access]] = {}
+    for access in kernel.flow.accesses:
+        if access.obj.kind != "global" or access.scalar is None or not races.is_plain(access.obj):
+            continue
+        key = access.obj, frozenset(access.scalar.items())
+        if access.mode == "r":
+            reads.setdefault(key, []).append(access)
+        elif access.mode == "rw":
+            yield _Update((), access)
+        elif access.mode == "w" and key in reads:
+            yield _Update(tuple(reads[key]), access)
+
+
+def _held(kernel: Kernel, access: Access) -> bool:
+    """Whether threads may take turns at the access: a loop before it waits for an atomic, or an unseen call does."""
+    for loop in kernel.flow.loops:
+        if loop.first <= access.seq and any(
+            leaf.data.kind == "call" for control in loop.control for leaf in t.leaves(control)
+        ):
+            return True
+    return any(x.seq < access.seq for x in kernel.flow.calls)
+
+
+class _Met(NamedTuple):
+    """Two threads at one address; ``data`` are the loads that have to agree for it, in words."""
+
+    first: Thread
+    second: Thread
+    address: int | None
+    data: str
+
+
+def _shared_update(kernel: Kernel, update: _Update, launched: Launched) -> _Met | None:
+    replay = races.Replay(kernel.flow, launched, races.spread(launched), (*update.reads, update.write), across=True)
+    for item in replay.run():
+        if item.later is update.write or item.earlier is update.write:
+            return _Met(item.first, item.second, item.address, "")
+    return _same_data(replay, update.write)
+
+
+def _same_data(replay: races.Replay, access: Access) -> _Met | None:
+    """Two threads whose addresses are the same once the elements loaded for them agree."""
+    fixed: Poly = {}
+    loaded: list[Term] = []
+    for monomial, coefficient in (access.scalar or {}).items():
+        leaves = [leaf for x in monomial for leaf in t.leaves(x)]
+        if any(x.data.kind == "load" for x in leaves):
+            loaded.extend(monomial)
+        else:
+            fixed[monomial] = coefficient
+    if not loaded or not all(_is_data(leaf) for x in loaded for leaf in t.leaves(x)):
+        return None
+    if any(leaf.data.kind in ("loop", "exit") for m in fixed for x in m for leaf in t.leaves(x)):
+        return None  # `first[i] + k`: an offset, and what begins there is likely the thread's own
+    seen: dict[int, int] = {}
+    for thread in replay.open.get(access, ()):
+        rest = replay.address(list(fixed.items()), replay.envs[thread])
+        if rest is None:
+            continue
+        other = seen.setdefault(rest, thread)
+        if other != thread:
+            names = dict.fromkeys(leaf.data.name for x in loaded for leaf in t.leaves(x) if leaf.data.kind == "load")
+            return _Met(replay.threads[other], replay.threads[thread], None, " and ".join(f"`{x}`" for x in names))
+    return None
+
+
+def _is_data(leaf: Term) -> bool:
+    """An element of global memory at a known place, or a number that all threads share."""
+    info = leaf.data
+    if info.kind == "load":
+        return all(
+            x.data.kind in _KNOWN or (x.data.kind == "loop" and x.data.data.step is not None)
+            for y in info.inputs
+            for x in t.leaves(y)
+        )
+    return info.kind in ("param", "bdim", "gdim", "name")
+
+
+_KNOWN = frozenset({"tid", "bid", "bdim", "gdim", "param", "name"})
+
+
+def _update_draft(update: _Update, met: _Met, launched: Launched) -> Draft:
+    access = update.write
+    one, other = races.name_of(met.first), races.name_of(met.second)
+    values: dict[str, int | str] = {"first": one, "second": other}
+    if met.address is not None:
+        values["element"] = met.address
+        where = f"`{access.obj.name}[{met.address}]`"
+        message = (
+            f"{one} and {other} both read and write back {where}, and no atomic keeps them apart: updates are lost"
+        )
+    else:
+        values["where equal"] = met.data
+        message = (
+            f"{one} and {other} update one element of `{access.obj.name}` wherever {met.data} is the same for both,"
+            " and no atomic keeps them apart: updates are lost"
+        )
+    related = tuple((x.fn.file, x.node.start, x.node.end, "read here") for x in update.reads[-1:])
+    return Draft(
+        "CL308", access.fn, access.fn.file, access.node.start, access.node.end, message,
+        "an atomic operation, or one partial result a thread and a reduction",
+        Witness(launched.sizes, launched.grid, launched.block, met.second, values), (*related, *support.calls(access)),
+    )  # fmt: skip
+
+
+# --- in place -------------------------------------------------------------------------------------
+
+
+def check_stencil(kernel: Kernel) -> Iterator[Draft]:
+    """Neighbours read from the array that the kernel writes."""
+    flow = kernel.flow
+    if not kernel.is_kernel or not flow.complete:
+        return
+    found = _neighbours(kernel)
+    if not found:
+        return
+    told: set[Obj] = set()
+    for same in concrete.launches(kernel, concrete.terms_of(flow)):
+        for array, (accesses, distances) in found.items():
+            if array in told:
+                continue
+            met = [_stencil(kernel, accesses, distances, x) for x in same]
+            if met[0] is not None and all(x is not None for x in met):
+                told.add(array)
+                yield _stencil_draft(met[0], same[0])
+
+
+def _neighbours(kernel: Kernel) -> dict[Obj, tuple[set[Access], list[Poly]]]:
+    """For each array that is written and read a fixed distance beside: those accesses, and the distances."""
+    same = _aliases(kernel)
+    by_array: dict[Obj, tuple[list[Access], list[Access]]] = {}
+    for access in kernel.flow.accesses:
+        if access.obj.kind == "global" and access.scalar is not None and races.is_plain(access.obj):
+            reads, writes = by_array.setdefault(same.get(access.obj, access.obj), ([], []))
+            (reads if access.mode == "r" else writes).append(access)
+    result: dict[Obj, tuple[set[Access], list[Poly]]] = {}
+    for array, (reads, writes) in by_array.items():
+        wanted: set[Access] = set()
+        distances: list[Poly] = []
+        for write in writes[:_MOST] if reads else ():
+            if write.mode == "atomic":
+                continue
+            for read in reads[:_MOST]:
+                p = t.add(read.scalar or {}, write.scalar or {}, -1)
+                if p and all(
+                    x.op == "const" or (x.op == "atom" and x.data.kind in ("param", "name")) for x in t.atoms_of(p)
+                ):
+                    wanted |= {read, write}
+                    if p not in distances:
+                        distances.append(p)
+        if wanted and not any(_held(kernel, x) for x in wanted):
+            result[array] = wanted, distances
+    return result
+
+
+_MOST = 24
+"""Accesses of one array that are compared with each other."""
+
+
+def _aliases(kernel: Kernel) -> dict[Obj, Obj]:
+    """Parameters that every visible launch gives the same buffer."""
+    found: dict[Obj, Obj] = {}
+    for number, launch in enumerate(kernel.launches):
+        here: dict[Obj, Obj] = {}
+        first: dict[object, Obj] = {}
+        for formal, actual in launch.objects().items():
+            if not actual.pieces:
+                other = first.setdefault(actual.obj, formal)
+                if other is not formal:
+                    here[formal] = other
+        found = here if number == 0 else {a: b for a, b in found.items() if here.get(a) is b}
+    return found
+
+
+def _stencil(kernel: Kernel, accesses: set[Access], distances: list[Poly], launched: Launched) -> Meeting | None:
+    numbers = []
+    for p in distances:
+        try:
+            numbers.append(abs(sum(c * _product(m, launched) for m, c in p.items())))
+        except t.Undefined:
+            continue
+    replay = races.Replay(
+        kernel.flow, launched, races.spread(launched, dict.fromkeys(numbers)), accesses, across=True,
+        same=_aliases(kernel),
+    )  # fmt: skip
+    for item in replay.run():
+        modes = {item.earlier.mode, item.later.mode}
+        if "r" in modes and len(modes) > 1 and item.earlier.scalar != item.later.scalar:
+            return item
+    return None
+
+
+def _product(monomial: tuple[Term, ...], launched: Launched) -> int:
+    result = 1
+    for item in monomial:
+        result *= t.evaluate(item, launched.values)
+    return result
+
+
+def _stencil_draft(item: Meeting, launched: Launched) -> Draft:
+    read, write = (item.earlier, item.later) if item.earlier.mode == "r" else (item.later, item.earlier)
+    reader, writer = (item.first, item.second) if item.earlier is read else (item.second, item.first)
+    element = f"`{read.obj.name}[{item.address}]`"
+    one, other = races.name_of(reader), races.name_of(writer)
+    line = write.fn.file.span(write.node.start, write.node.end).line
+    return Draft(
+        "CL407", read.fn, read.fn.file, read.node.start, read.node.end,
+        f"{one} reads {element}, which {other} writes on line {line}: the value is the old one or the new by chance",
+        "write to a second buffer, and exchange the two between launches",
+        Witness(
+            launched.sizes, launched.grid, launched.block, reader,
+            {"element": item.address, "reads it": one, "writes it": other},
+        ),
+        ((write.fn.file, write.node.start, write.node.end, "written here"), *support.calls(read)),
+    )  # fmt: skip
+
+
+def experiment_cl308(bench: Bench) -> Plan:
+    """What the threads of a block do to the locations that are updated, and which of them several threads write."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    names = {x.write.obj.name for x in _updates(bench.kernel) if not _held(bench.kernel, x.write)}
+
+    def judge(run: Run) -> Fault | None:
+        several = oracle.written_twice(run, names)
+        # Two of those who write are known, and there are more.
+        return oracle.races(run, names) or (several and several._replace(threads=None))
+
+    return Plan(bench.trials(), judge, watch=frozenset({"writes", "races", "global-races"}))
+
+
+def experiment_cl407(bench: Bench) -> Plan:
+    """Which threads of a block meet in the arrays that are read beside what is written."""
+    from cudalint.confirm.experiment import Plan, oracle
+    from cudalint.confirm.harness import Unready
+
+    blocks = (
+        {str(x).partition(" of ")[2] for x in bench.witness.values.values() if " of " in str(x)}
+        if bench.witness
+        else ()
+    )
+    if len(blocks) > 1 and any(x.scope == "block" for x in bench.kernel.flow.barriers):
+        raise Unready("the two threads are of two blocks, and the simulator tells races within a block only")
+    names = {a.obj.name for accesses, _ in _neighbours(bench.kernel).values() for a in accesses}
+
+    def judge(run: Run) -> Fault | None:
+        return oracle.races(run, names)
+
+    return Plan(bench.trials(), judge, watch=frozenset({"races", "global-races"}))
