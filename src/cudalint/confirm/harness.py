@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudalint.confirm.shape import shape, tiled
-from cudalint.facts import kernels, shapes
+from cudalint.facts import kernels, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
@@ -506,6 +506,12 @@ class Harness:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
                     index.update({(count,): step for count, step in tiled(p, axis)})
                     p = replaced(p, index, {(): size - 1})
+        found = tiles.coordinates(expand(access.scalar or {}))
+        for place in found:
+            if place.digits and (place.is_folded or place.counters):
+                size = self._tile_size(place, found, case)
+                if size is not None:
+                    p = replaced(p, place.place, {(): size - 1})
         return p
 
     def _last(self, item: kernels.Coordinate, case: kernels.Case) -> Poly:
@@ -547,6 +553,24 @@ class Harness:
         except t.Undefined:
             return None
         return size * each // by if by > 0 else None
+
+    def _tile_size(self, item: tiles.Coordinate, among: list[tiles.Coordinate], case: kernels.Case) -> int | None:
+        """The size along a coordinate of a folded block or of a loop over tiles: a row's length, else what the grid
+        divides into blocks of the coordinate."""
+        row, launch = tiles.row(item, among), self.launch
+        try:
+            if row is not None:
+                return case.number({(row,): 1})
+            if item.share is None or launch is None or launch.grid is None:
+                return None
+            (block,) = item.blocks
+            division = launches.division(launch.grid["xyz".index(block.data.axis)])
+            if division is None:
+                return None
+            size, by = (int(t.evaluate(x, self.current)) for x in division)
+            return size if case.number(item.share) == by else None
+        except t.Undefined:
+            return None
 
     def _ranges(self, case: kernels.Case) -> dict[Term, t.Interval]:
         ranges: dict[Term, t.Interval] = {k: (v.data, v.data) for k, v in case.launch.mapping.items()
