@@ -36,13 +36,13 @@ _MOST = 2
 
 class Launched(NamedTuple):
     """A launch in numbers: ``values`` are those of the kernel's parameters and dimensions, ``sizes`` the same by name
-    as a witness shows them. ``visible`` is false where the kernel was taken by itself."""
+    as a witness shows them. ``free`` are the parameters that nothing in the source fixes."""
 
     grid: Triple
     block: Triple
     values: dict[Term, Any]
     sizes: dict[str, int]
-    visible: bool
+    free: frozenset[Term]
 
 
 def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
@@ -104,7 +104,8 @@ def _visible(launch: Launch, leaves: list[Term], sizes: tuple[int, ...]) -> Iter
             continue
         done.add(key)
         named = {x.data.name: v for x, v in values.items() if x.data.kind in _SIZES}
-        yield Launched((gx, gy, gz), (bx, by, bz), inner, named, True)
+        free = frozenset(x for x, actual in mapping.items() if t.leaves(actual))
+        yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free)
 
 
 def _host_value(leaf: Term, size: int) -> Any:
@@ -146,7 +147,7 @@ def _alone(kernel: Kernel, leaves: list[Term]) -> Iterator[list[Launched]]:
             of_block = info.kind == "name" or getattr(info.data, "kind", "") == "template"
             high = min(info.hi, leaf.type.hi) if isinstance(leaf.type, Int) else info.hi
             values[leaf] = named[info.name] = max(info.lo, min(shape[0] if of_block else number, high))
-        found.append(Launched(grid, shape, values, named, False))
+        found.append(Launched(grid, shape, values, named, frozenset(x for x in values if x.data.kind == "param")))
     yield found
 
 

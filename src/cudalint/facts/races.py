@@ -285,14 +285,18 @@ class Replay:
 
     ``meetings`` are found as they occur, in program order; after each one the interval is taken to be ended
     there, as by the barrier that is missing, so that each missing barrier is found once. ``across`` looks at
-    threads of several blocks, which no barrier of a block orders.
+    threads of several blocks, which no barrier of a block orders, and ``apart`` at no others than of two blocks.
+
+    Addresses are compared with the parameters that nothing fixes left open: rows whose length is a parameter do
+    not overlap, whatever it is. Where ``same`` says which parameters are one buffer, numbers are compared.
     """
 
     def __init__(
         self, flow: Flow, launched: Launched, threads: Sequence[Thread], wanted: Iterable[Access], *,
-        across: bool = False, same: Mapping[Obj, Obj] | None = None,
+        across: bool = False, apart: bool = False, same: Mapping[Obj, Obj] | None = None,
     ) -> None:  # fmt: skip
-        self.same = same or {}
+        self.apart, self.same = apart, same or {}
+        self.free = launched.free if same is None else frozenset()
         self.launched, self.threads, self.across = launched, threads, across
         self.wanted = set(wanted)
         self.meetings: list[Meeting] = []
@@ -314,7 +318,7 @@ class Replay:
         self.memo: dict[Guard, list[int]] = {}
         self.running: dict[Loop, list[int]] = {}
         self.passes: tuple[tuple[Loop, int], ...] = ()
-        self.log: dict[tuple[object, int], _Cell] = {}
+        self.log: dict[object, _Cell] = {}
         self.overrun: set[Obj] = set()
         self.open: dict[Access, list[int]] = {}
         """Who comes to accesses whose address hangs on data."""
@@ -435,12 +439,15 @@ class Replay:
         if not any(state):
             return
         parts = list(item.scalar.items())
+        symbolic = [(m, c) for m, c in parts if not self.free.isdisjoint(m)]
+        fixed = [x for x in parts if x not in symbolic] if symbolic else parts
         extent = item.obj.extent
         array = self.same.get(item.obj) or array_of(item)
         for i, here in enumerate(state):
             if here != _YES:
                 continue
-            address = self.address(parts, self.envs[i])
+            env = self.envs[i]
+            address = self.address(parts, env)
             if address is None:
                 self.open.setdefault(item, []).append(i)
                 continue
@@ -449,11 +456,15 @@ class Replay:
                     self.overrun.add(item.obj)
                 continue
             touch = _Touch(item, i, self.interval, self.phase, self.warps[i], self.passes)
-            for each in range(address, address + item.width):
-                if self.touch(touch, array, each):
+            base, rest = address, frozenset[Any]()
+            if symbolic:
+                base, rest = self.address(fixed, env) or 0, self.multiples(symbolic, env)
+            for k in range(item.width):
+                if self.touch(touch, (array, base + k, rest), address + k):
                     break
 
     def address(self, parts: list[tuple[tuple[Term, ...], int]], env: dict[Term, Any]) -> int | None:
+        """A sum of products as the thread of ``env`` has it; None where a part has no value."""
         total = 0
         for monomial, coefficient in parts:
             for item in monomial:
@@ -464,11 +475,20 @@ class Replay:
             total += coefficient
         return total
 
-    def touch(self, touch: _Touch, array: object, address: int) -> bool:
+    def multiples(self, parts: list[tuple[tuple[Term, ...], int]], env: dict[Term, Any]) -> frozenset[Any]:
+        """How many of each product of open parameters an address has."""
+        found: dict[tuple[Term, ...], int] = {}
+        for monomial, coefficient in parts:
+            open_ = tuple([x for x in monomial if x in self.free])
+            number = self.address([(tuple([x for x in monomial if x not in self.free]), coefficient)], env)
+            found[open_] = found.get(open_, 0) + (number or 0)
+        return frozenset((k, v) for k, v in found.items() if v)
+
+    def touch(self, touch: _Touch, key: object, address: int) -> bool:
         """Notes an access; True where it meets another thread's."""
-        cell = self.log.get((array, address))
+        cell = self.log.get(key)
         if cell is None:
-            cell = self.log[array, address] = _Cell()
+            cell = self.log[key] = _Cell()
         for kept in cell.kept.values():
             for other in kept:
                 self.budget -= 1
@@ -481,7 +501,7 @@ class Replay:
                     self.meet(other, touch, address)
                     # As the missing barrier would: those before it are done.
                     self.log.clear()
-                    self.log[array, address] = cell = _Cell()
+                    self.log[key] = cell = _Cell()
                     cell.note(touch)
                     return True
         cell.note(touch)
@@ -490,7 +510,7 @@ class Replay:
     def unordered(self, a: _Touch, b: _Touch) -> bool:
         if self.across and self.threads[a.thread][0] != self.threads[b.thread][0]:
             return True
-        return a.interval == b.interval and (a.warp != b.warp or a.phase == b.phase)
+        return not self.apart and a.interval == b.interval and (a.warp != b.warp or a.phase == b.phase)
 
     def harmless(self, a: _Touch, b: _Touch, cell: _Cell) -> bool:
         """Two writes of one value; a read by a thread that has itself just written that very value."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.concrete import Launched
-    from cudalint.facts.events import Access
+    from cudalint.facts.events import Access, Obj
     from cudalint.facts.model import Kernel
     from cudalint.facts.races import Meeting
 
@@ -27,9 +27,10 @@ def check(kernel: Kernel) -> Iterator[Draft]:
     flow = kernel.flow
     if not kernel.is_kernel or not flow.complete:
         return
-    objects = {a.obj for a in flow.accesses if a.obj.kind == "shared" and a.mode != "r" and races.is_plain(a.obj)}
+    objects = {a.obj for a in flow.accesses if a.obj.kind in _SHARED and a.mode != "r" and races.is_plain(a.obj)}
     # What nobody reads does no harm.
     objects &= {a.obj for a in flow.accesses if a.mode != "w"}
+    objects -= _own_elements(kernel, objects)
     if not objects:
         return
     told: set[object] = set()
@@ -42,9 +43,35 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             code = "CL305" if item.loop is not None else "CL304"
             line = item.later.fn.file.span(item.later.node.start, item.later.node.end).line
             keys = {(code, item.later.obj), (item.later.obj, item.later.fn, line)}
-            if told.isdisjoint(keys):
+            if told.isdisjoint(keys) and _of_block(kernel, item, same[0]):
                 yield _draft(code, item, same[0])
             told |= keys
+
+
+_SHARED = frozenset({"shared", "global"})
+
+
+def _own_elements(kernel: Kernel, objects: set[Obj]) -> set[Obj]:
+    """Arrays in global memory that each access comes to at one and the same index: updates of it are CL308's."""
+    indices: dict[Obj, set[object]] = {}
+    for access in kernel.flow.accesses:
+        if access.obj in objects and access.obj.kind == "global":
+            key = frozenset(access.scalar.items()) if access.scalar is not None else None
+            indices.setdefault(access.obj, set()).add(key)
+    return {obj for obj, seen in indices.items() if len(seen - {None}) < 2}
+
+
+def _of_block(kernel: Kernel, item: Meeting, launched: Launched) -> bool:
+    """Whether threads of one block alone come to the array, or to their block's part of it: other blocks' threads
+    cannot be waited for, and what meets them is CL308 or CL407."""
+    obj = item.later.obj
+    if obj.kind == "shared":
+        return True
+    if item.earlier.scalar == item.later.scalar or not any(x.scope == "block" for x in kernel.flow.barriers):
+        return False
+    accesses = [a for a in kernel.flow.accesses if a.obj is obj]
+    replay = races.Replay(kernel.flow, launched, races.spread(launched), accesses, across=True, apart=True)
+    return not replay.run()
 
 
 def _everywhere(kernel: Kernel, same: list[Launched], wanted: set[Access]) -> list[Meeting]:
@@ -108,7 +135,7 @@ def experiment_cl304(bench: Bench) -> Plan:
     def judge(run: Run) -> Fault | None:
         return oracle.races(run, read)
 
-    return Plan(bench.trials(), judge, watch=frozenset({"races"}))
+    return Plan(bench.trials(), judge, watch=frozenset({"races", "global-races"}))
 
 
 experiment_cl305 = experiment_cl304

@@ -235,10 +235,19 @@ def _stencil(kernel: Kernel, accesses: set[Access], distances: list[Poly], launc
             numbers.append(abs(sum(c * _product(m, launched) for m, c in p.items())))
         except t.Undefined:
             continue
-    replay = races.Replay(
-        kernel.flow, launched, races.spread(launched, dict.fromkeys(numbers)), accesses, across=True,
-        same=_aliases(kernel),
-    )  # fmt: skip
+    threads, same = races.spread(launched, dict.fromkeys(numbers)), _aliases(kernel)
+    # Where blocks keep to parts of their own, or there is one block and barriers in it, CL304 speaks.
+    if any(x > 1 for x in launched.grid):
+        apart = races.Replay(kernel.flow, launched, threads, accesses, across=True, apart=True, same=same)
+        if _beside(apart) is None:
+            return None
+    elif any(x.scope == "block" for x in kernel.flow.barriers):
+        return None
+    return _beside(races.Replay(kernel.flow, launched, threads, accesses, across=True, same=same))
+
+
+def _beside(replay: races.Replay) -> Meeting | None:
+    """The first meeting of a read with a write beside the reader's own element."""
     for item in replay.run():
         modes = {item.earlier.mode, item.later.mode}
         if "r" in modes and len(modes) > 1 and item.earlier.scalar != item.later.scalar:
