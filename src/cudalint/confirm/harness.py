@@ -28,7 +28,7 @@ from cudalint.sim.memory import hashed, numpy_type
 from cudalint.sim.run import MAX_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cudalint.facts.events import Access, Obj
     from cudalint.facts.model import Kernel, Launch
@@ -93,6 +93,10 @@ class Harness:
         """Whether an axis has no more elements than the grid was rounded up for, whatever the tests let through."""
         self.shape = shape(self.flow)
         """What a launch of the tool's own choice keeps to."""
+        self.adjusted: Callable[[Obj, int, kernels.Case], int] | None = None
+        """What an experiment makes of a buffer's extent."""
+        self.ending: frozenset[str] = frozenset()
+        """Buffers that end where the tests of an index end, though its neighbours are touched as well."""
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
@@ -431,6 +435,8 @@ class Harness:
         if extent is None:
             same = [o for o, p in self.launch.objects().items() if p.obj is key] if self.launch is not None else []
             extent = self.extent([*same, obj], case)
+        if self.adjusted is not None:
+            extent = self.adjusted(obj, extent, case)
         extent = max(1, min(extent, _LARGEST))
         buffer = Buffer(name, element, extent, self._fill(obj, element, case, extent))
         buffers[obj] = shared[key] = buffer
@@ -474,12 +480,13 @@ class Harness:
         found = []
         for access in self.flow.accesses:
             if access.obj in objects and access.scalar is not None:
-                top = self._top(access, case)
+                top = self.top(access, case)
                 if top is not None:
                     found.append(top + access.width)
         return max(found) if found else max(_ELEMENTS, self._largest(case))
 
-    def _top(self, access: Access, case: kernels.Case) -> int | None:
+    def top(self, access: Access, case: kernels.Case) -> int | None:
+        """The greatest element that an access means to touch; None where nothing bounds it."""
         ranges = self._ranges(case)
         polys = [self._bounded(access, case)]
         loops = [x for x in t.atoms_of(access.scalar or {}) if x.op == "atom" and x.data.kind == "loop"]
