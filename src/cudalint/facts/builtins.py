@@ -50,6 +50,8 @@ _AXES = "xyz"
 _SHUFFLE = re.compile(r"shfl(?:_(down|up|xor))?")
 _TILE = re.compile(r"thread_block_tile<\s*(\d+)")
 _LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
+_EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
+"""Methods that say how large an object is (``size(0)``: along one of its axes)."""
 _ALL_LANES = 0xFFFFFFFF
 
 
@@ -413,12 +415,19 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             found = walker.unknown_value(
                 "size", title, node.type, node, inputs=inputs, level=UNKNOWN if walker.device and not inputs else 0
             )
-            if isinstance(found, Term) and name in ("size", "length", "numel", "rows", "cols", "width", "height"):
+            if isinstance(found, Term) and name in _EXTENTS:
                 found.data.lo = max(0, found.data.lo)
             walker.loads[key] = found
         return found
     walker.value(receiver)
     may_have_changed(walker, receiver)
+    if name in _EXTENTS and all(isinstance(a, Term) and a.op == "const" for a in args):
+        walker.value(receiver)
+        key = ("method", _identity(walker, receiver), name, *args)
+        known = walker.loads.get(key)
+        if known is None:
+            known = walker.loads[key] = walker.unseen(node, args)
+        return known
     return walker.unseen(node, args)
 
 
@@ -442,11 +451,14 @@ def _identity(walker: Walker, node: ir.Expr) -> object:
     while isinstance(node, ir.Cast):
         node = node.operand
     if isinstance(node, ir.Ref):
-        alias = walker.aliases.get(node.var)
-        if alias is None:
-            return node.var
-        path = alias[2] if alias[0] == "var" else ()
-        return functools.reduce(lambda base, field: (base, field), path, alias[1])
+        kind, base, path = (*(walker.aliases.get(node.var) or ("var", node.var, ())), ())[:3]
+        if kind != "var":
+            return base
+        # A copy is the same object as long as nothing is called on either.
+        held = walker.env.get(base)
+        is_object = isinstance(held, Record) or (isinstance(held, Term) and held.op == "atom" and held.type is None)
+        same = held if is_object else base
+        return functools.reduce(lambda whole, field: (whole, field), path, same)
     if isinstance(node, ir.Member):
         return (_identity(walker, node.base), node.field)
     if isinstance(node, ir.Index) and isinstance(node.index, (ir.Const, ir.Ref)):
