@@ -73,7 +73,14 @@ def _of_sizes(product: Term) -> bool:
     """Whether a product is made of runtime sizes alone, two at least in one of its terms."""
     if not all(offsets.is_free(x) for x in t.leaves(product)):
         return False
-    return any(sum(1 for x in made if t.leaves(x)) > 1 for made in offsets.factors(product))
+    return any(sum(map(_is_size, made)) > 1 for made in offsets.factors(product))
+
+
+def _is_size(item: Term) -> bool:
+    """A size, or a size divided by a constant: not a number of blocks that something else was divided into."""
+    while item.op == "cast" or (item.op in ("div", "shr") and item.args[1].op == "const"):
+        item = item.args[0]
+    return item.op == "atom"
 
 
 def _uses(host: HostFunction) -> Iterator[tuple[Event, str, list[Term]]]:
@@ -120,13 +127,18 @@ def _hold(values: Iterable[Term], part: Term) -> bool:
 
 
 def _parts(term: Term) -> set[Term]:
+    """What a number is computed from: not what it is divided by, or what a choice hangs on."""
     seen: set[Term] = set()
     stack = [term]
     while stack:
         item = stack.pop()
-        if item not in seen:
-            seen.add(item)
-            stack.extend(item.args)
+        if item in seen:
+            continue
+        seen.add(item)
+        if item.op in ("div", "shr", "mod"):
+            stack.append(item.args[0])
+        elif item.op in ("cast", "add", "sub", "mul", "neg", "min", "max", "shl", "select"):
+            stack.extend(item.args[1:] if item.op == "select" else item.args)
     return seen
 
 

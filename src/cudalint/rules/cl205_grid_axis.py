@@ -70,8 +70,8 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
 
 def _is_size(leaf: Term) -> bool:
     """A runtime size; what a method answers (``x.size(0)``) is one too, though nobody here can see it. The field of
-    a dim3 is not: who made that grid answers for it."""
-    if leaf.data.axis:
+    a dim3 is not: who made that grid answers for it. Nor is a template parameter: each instance has its own."""
+    if leaf.data.axis or launches.is_template(leaf):
         return False
     called = leaf.data.data
     by_method = leaf.data.kind == "call" and isinstance(called, ir.Call) and called.receiver is not None

@@ -33,6 +33,8 @@ def check(launch: Launch) -> Iterator[Draft]:
         return
     if not all(x.data.kind in _CONSTANTS or (launches.is_size(x) and not x.data.axis) for x in leaves):
         return
+    if any(launches.is_template(x) for x in leaves):
+        return
     counts = (leaves & _counted(launch)) - _divisors(launch)
     if not counts:
         return

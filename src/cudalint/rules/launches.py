@@ -64,6 +64,11 @@ def is_size(leaf: Term) -> bool:
     return (info.kind in _SIZES or (info.kind == "exit" and _accumulated(info.data))) and info.level < t.UNKNOWN
 
 
+def is_template(leaf: Term) -> bool:
+    """Whether an atom is a template parameter that is left open: a constant in every instance."""
+    return leaf.data.kind == "param" and getattr(leaf.data.data, "kind", "") == "template"
+
+
 def _accumulated(induction: Induction) -> bool:
     """Whether a loop multiplies or adds up sizes: ``for (…) n *= dims[i]``; not one that doubles or halves."""
     following = induction.next

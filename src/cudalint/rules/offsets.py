@@ -9,13 +9,14 @@ from cudalint.facts import extents, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
+from cudalint.facts.calls import DEVICE_MEMBERS
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand, replace
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Int
-from cudalint.rules import width
+from cudalint.rules import launches, width
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Poly, Term
     from cudalint.ir.nodes import Expr, Function
 
-_FREE = frozenset({"param", "argc", "size", "call", "load", "var", "exit", "uninit"})
+_FREE = frozenset({"param", "argc", "size", "call", "load", "exit", "uninit"})
 """Atoms that can be as large as their type; the others are launch built-ins or what nobody here can tell."""
+_NESTED = 4
+"""Loops in one another whose limits are followed."""
 _LAST = 1 << 62
 _SECOND = (1 << 16) + 1
 """The square of this is the first above 2^32 that is more than 0 in 32 bits."""
@@ -39,35 +42,52 @@ _MULTIPLE = 1 << 12
 
 def is_free(leaf: Term) -> bool:
     """Whether an atom can be a runtime size, or data that is used as an index."""
-    return leaf.data.kind in _FREE and isinstance(leaf.type, Int)
+    info = leaf.data
+    if info.kind not in _FREE or not isinstance(leaf.type, Int) or launches.is_template(leaf):
+        return False
+    return info.name.rpartition(".")[2] not in DEVICE_MEMBERS
 
 
 def highest(layout: Layout, access: Access, offset: Poly) -> Term | None:
     """The largest value of an offset that gets to an access, in terms of sizes and dimensions: loop variables at
     their limits, tested coordinates at their last values. None where a part of it has no limit in sight."""
-    for _ in range(4):
-        ends = {x: x.data.data.limit for x in t.atoms_of(offset) if x.op == "atom" and x.data.kind == "loop"}
-        if not ends:
-            break
-        for item, limit in ends.items():
-            if limit is None:
-                return None
-            bound, less = limit
-            replaced = replace(offset, item, t.add(t.poly(bound), {(): less} if less else {}))
-            if replaced is None:
-                return None
-            offset = replaced
-    offset = expand(offset)
-    for condition in conjuncts(access.guard):
-        item = layout.coordinate(condition)
-        if item is not None:
-            offset = extents.replaced(offset, item.index, t.add(item.limit, {(): 1}, -1))
+    exact = _tested(layout, access, expand(offset))
+    if any(x.data.kind == "count" for item in t.atoms_of(exact) for x in t.leaves(item)):
+        ended = _ended(offset)
+        if ended is None:
+            return None
+        exact = _tested(layout, access, expand(ended))
+    offset = exact
     for axis in shapes.AXES:
         for index, extent in ((TID[axis], BDIM[axis]), (BID[axis], GDIM[axis])):
             offset = replace(offset, index, {(extent,): 1, (): -1}) or offset
     if any(x.data.kind in ("loop", "count") for item in t.atoms_of(offset) for x in t.leaves(item)):
         return None
     return from_poly(offset, I64)
+
+
+def _ended(offset: Poly) -> Poly | None:
+    """An offset with loop variables at their limits; None where one has none."""
+    for _ in range(_NESTED):
+        ends = {x: x.data.data.limit for x in t.atoms_of(offset) if x.op == "atom" and x.data.kind == "loop"}
+        for item, limit in ends.items():
+            if limit is None:
+                return None
+            bound, less = limit
+            further = replace(offset, item, t.add(t.poly(bound), {(): less} if less else {}))
+            if further is None:
+                return None
+            offset = further
+    return offset
+
+
+def _tested(layout: Layout, access: Access, offset: Poly) -> Poly:
+    """An offset with the coordinates that are tested on the way to an access at their last values."""
+    for condition in conjuncts(access.guard):
+        item = layout.coordinate(condition)
+        if item is not None:
+            offset = extents.replaced(offset, item.index, t.add(item.limit, {(): 1}, -1))
+    return offset
 
 
 def sizes_over(
