@@ -60,7 +60,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
             if w.assumed(leaf) is None:
                 fixed.pop(leaf, None)
     free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
-    rest = [x for x in leaves if x not in fixed]
+    rest = sorted((x for x in leaves if x not in fixed), key=lambda x: x.key)
     # What the host checks a size to be a multiple of.
     multiples = [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE] if launch is not None else []
 

@@ -156,7 +156,7 @@ def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[T
     block = grids.block_sizes(launch) if launch is not None else set()
     grid = {x for item in launch.grid or () for x in t.leaves(item)} if launch is not None else set()
     result = {}
-    for leaf in leaves:
+    for leaf in sorted(leaves, key=lambda x: x.key):  # a set has an order of its own in each run
         known = w.assumed(leaf)
         if leaf.data.kind == "bdim":
             result[leaf] = block_of(launch, config)[_AXES.index(leaf.data.axis)]
