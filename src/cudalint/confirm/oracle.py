@@ -261,6 +261,23 @@ def _missing(run: Run) -> Any:
     return np.concatenate(found)
 
 
+def grid_waits(run: Run) -> Fault | None:
+    """Blocks that come to a barrier over the whole grid."""
+    for item in run.seen.arrivals or ():
+        if item.scope == "grid" and np.asarray(item.counts).any():
+            return Fault("hang", f"line {item.site.line}: the blocks wait for the whole grid in a plain launch", None)
+    return None
+
+
+def unset(run: Run) -> Fault | None:
+    """Reads of shared memory, or of locals, that nothing had written."""
+    for event in run.seen.uninitialised or ():
+        name = event.name if event.element is None else f"{event.name}[{event.element}]"
+        text = f"line {event.site.line}: {thread_name(*event.thread)} reads `{name}`, which nothing has written"
+        return Fault("stale-read", text, event.element, (Wrong(event.element or 0, *event.thread),))
+    return None
+
+
 def refused(run: Run) -> Fault | None:
     if run.seen.end != "refused":
         return None
@@ -382,6 +399,7 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "independence", "lanes", "last",
-    "no_end", "outside", "outside_shared", "place", "races", "refused", "thread_name", "wraps", "written_twice",
+    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "grid_waits", "independence", "lanes",
+    "last", "no_end", "outside", "outside_shared", "place", "races", "refused", "thread_name", "unset", "wraps",
+    "written_twice",
 ]  # fmt: skip

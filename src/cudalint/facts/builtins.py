@@ -124,9 +124,11 @@ def _block_barrier(walker: Walker, node: ir.Call, name: str) -> Value:
     return walker.fresh("call", name, node.type, level=UNIFORM)
 
 
-def _barrier(walker: Walker, node: ir.Expr, name: str, scope: str, collective: bool = False) -> None:
+def _barrier(
+    walker: Walker, node: ir.Expr, name: str, scope: str, collective: bool = False, value: Term | None = None
+) -> None:
     event: Barrier = walker.event(Barrier, node)
-    event.scope, event.name, event.collective = scope, name, collective
+    event.scope, event.name, event.collective, event.value = scope, name, collective, value
     walker.flow.barriers.append(event)
     walker.epoch += 1
 
@@ -379,9 +381,9 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
     if cub := _CUB_BLOCK.search(type_name):
         walker.value(receiver)
-        for arg in node.args:
-            walker.value(arg)
-        _barrier(walker, node, f"{cub.group(0)}::{name}", "block", collective=True)
+        given = [walker.value(arg) for arg in node.args]
+        value_in = given[0] if given and isinstance(given[0], Term) else None
+        _barrier(walker, node, f"{cub.group(0)}::{name}", "block", collective=True, value=value_in)
         for arg in node.args if len(node.args) > 1 else ():
             # Results come back through references: per-thread values.
             if isinstance(arg, ir.Ref):

@@ -219,10 +219,11 @@ class Barrier(Event):
 
     ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's ``value``."""
 
-    __slots__ = ("collective", "name", "scope")
+    __slots__ = ("collective", "name", "scope", "value")
     scope: str
     name: str
     collective: bool
+    value: Term | None
 
 
 class Collective(Event):

@@ -74,11 +74,11 @@ def _fault(kernel: Kernel, event: Collective) -> _Fault | None:
     conditions = _conditions(kernel, event)
     if conditions is None:
         return None
-    mask = event.mask if event.mask is None else _first_pass(event.mask)
+    mask = event.mask if event.mask is None else support.first_pass(event.mask)
     partial = any(_partial(launch) for launch in kernel.launches)
     if not conditions and not partial and (mask is None or (mask.op == "const" and mask.data & _ALL == _ALL)):
         return None
-    operand, width = (None if x is None else _first_pass(x) for x in (event.operand, event.width))
+    operand, width = (None if x is None else support.first_pass(x) for x in (event.operand, event.width))
     asked = [c.term for c in conditions]
     for trial in trials(kernel, [*asked, *(x for x in (mask, operand, width) if x is not None)], shared=True):
         if not _whole_warps(trial):
@@ -119,7 +119,7 @@ def _conditions(kernel: Kernel, event: Collective) -> list[_Condition] | None:
                 return None
             if level < THREAD:
                 continue
-            own = _first_pass(support.over_passes(term))
+            own = support.first_pass(support.over_passes(term))
             data = [x for x in t.leaves(own) if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) >= UNKNOWN]
             if any(x.data.kind != "load" or uniformity.level(x) == UNKNOWN for x in data):
                 return None
@@ -129,20 +129,6 @@ def _conditions(kernel: Kernel, event: Collective) -> list[_Condition] | None:
 
 
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "param"})
-
-
-def _first_pass(term: Term) -> Term:
-    """A value with variables that a loop halves or doubles at their start."""
-    for _ in range(3):
-        starts = {
-            x: x.data.data.init
-            for x in t.leaves(term)
-            if x.data.kind == "loop" and x.data.data.init is not None and x.data.data.step is None
-        }
-        if not starts:
-            break
-        term = t.substitute(term, starts)
-    return term
 
 
 def _partial(launch: Launch) -> bool:

@@ -74,7 +74,9 @@ def trials(kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared:
             yield Trial(launch, env, case.grid, case.block, {**constants, **case.named})
     if alone:
         for case in support.assignments_alone(kernel, own, data):
-            yield Trial(None, case.env, case.grid, case.block, case.named)
+            # What the host checks before each of the launches that one can see is a promise to the kernel.
+            if not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
+                yield Trial(None, case.env, case.grid, case.block, case.named)
 
 
 def _is_data(leaf: Term, level: int, shared: bool) -> bool:
@@ -165,13 +167,14 @@ def _passes(loops: list[Loop], env: dict[Term, Any]) -> Iterator[dict[Term, Any]
     for loop in reversed(loops):  # the outermost first: what an inner one does may hang on it
         following = []
         for each in envs:
-            last = _last_pass(loop, each)
+            last = last_pass(loop, each)
             following += [{**each, loop.counter: k} for k in ((0,) if last is None else sorted({0, max(last, 0)}))]
         envs = following
     return iter(envs)
 
 
-def _last_pass(loop: Loop, env: dict[Term, Any]) -> int | None:
+def last_pass(loop: Loop, env: dict[Term, Any]) -> int | None:
+    """The number of a loop's last pass for one thread, negative where it has none; None where that is not known."""
     found = kernels.trips(loop)
     if found is None:
         return None

@@ -1,0 +1,296 @@
+"""CL405 unfilled-tile: positions that only threads in range fill, and that others read all the same."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts.events import Pointer, chain
+from cudalint.facts.expressions import from_poly
+from cudalint.findings import Witness
+from cudalint.ir.types import I64
+from cudalint.rules import launches, support
+from cudalint.rules.draft import Draft
+from cudalint.rules.trials import Trial, last_pass, trials, unreached, value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.events import Access, Barrier, Collective, Event, Guard, Loop, Obj
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Term
+    from cudalint.rules.support import Triple
+
+CODES = ("CL405",)
+
+_TRIES = 8
+_MOST_PASSES = 64
+_LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
+
+
+class _Step(NamedTuple):
+    """A store or load in numbers: its index, the conditions on the way, the loops around it."""
+
+    access: Access
+    position: Term
+    guards: list[Term]
+    loops: list[Loop]
+
+
+class _Hole(NamedTuple):
+    """``thread`` of ``block``, itself in range, reads ``position``, which nobody in its block filled."""
+
+    trial: Trial
+    block: Triple
+    thread: Triple
+    position: int
+
+
+def check_tile(kernel: Kernel) -> Iterator[Draft]:
+    """One finding a tile: the first read of a position that only a thread in range would have stored."""
+    flow = kernel.flow
+    if not flow.complete or flow.opaques or not any(b.scope == "block" for b in flow.barriers):
+        return
+    for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared"):
+        stores = [a for a in flow.accesses if a.obj is obj and a.mode == "w"]
+        partial = next((a for a in stores if _in_range(a)), None)
+        if partial is None or _written_elsewhere(kernel, obj) or _returns(kernel):
+            continue
+        steps = [_step(a) for a in stores]
+        if None in steps:
+            continue
+        filled = [s for s in steps if s is not None]
+        for load in flow.accesses:
+            if load.obj is not obj or load.mode == "w" or load.seq < partial.seq:
+                continue
+            found = _hole(kernel, filled, _step(load))
+            if found is not None:
+                yield _tile_draft(kernel, load, partial, found)
+                break
+
+
+def _in_range(access: Access) -> Guard | None:
+    """The bounds test under which a store stands: of the thread's place in the grid against a runtime size."""
+    return next((g for g in chain(access.guard) if g.why != "assert" and _is_range_test(g.term)), None)
+
+
+def _is_range_test(term: Term) -> bool:
+    kinds = {x.data.kind for x in t.leaves(support.over_passes(term))}
+    return "tid" in kinds and ("bid" in kinds or "count" in kinds) and not kinds <= _LAUNCH_KINDS
+
+
+def _returns(kernel: Kernel) -> bool:
+    """Whether threads return above a barrier of the same call: of those CL301 speaks."""
+    return any(
+        event.node.value is None
+        and any(_is_thread(g.term) for g in chain(event.guard))
+        and any(b.seq > event.seq and b.stack[: len(event.stack)] == event.stack for b in kernel.flow.barriers)
+        for event in kernel.flow.returns
+    )
+
+
+def _is_thread(term: Term) -> bool:
+    return any(x.data.kind == "tid" for x in t.leaves(support.over_passes(term)))
+
+
+def _written_elsewhere(kernel: Kernel, obj: Obj) -> bool:
+    """Whether a function that cannot be seen may fill the array."""
+    return any(isinstance(v, Pointer) and v.obj is obj for call in kernel.flow.calls for v in call.args)
+
+
+def _step(access: Access) -> _Step | None:
+    if access.scalar is None:
+        return None
+    guards = [support.first_pass(support.over_passes(g.term)) for g in chain(access.guard) if g.why != "assert"]
+    loops = [g.loop for g in chain(access.guard) if g.loop is not None][::-1]
+    index = support.first_pass(support.over_passes(from_poly(access.scalar, I64)))
+    return _Step(access, index, guards, loops)
+
+
+def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None) -> _Hole | None:
+    """A hole in one block or pass that is none in another: the tile is filled where everybody is in range."""
+    if load is None:
+        return None
+    terms = [x for s in (*stores, load) for x in (s.position, *s.guards)]
+    hole: _Hole | None = None
+    whole = False
+    for case in islice(trials(kernel, terms), _TRIES):
+        # All passes of loops are gone through, not the one of the case.
+        trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
+        for block in trial.blocks():
+            for passes in _common_passes(load, stores, trial.at(block, (0, 0, 0))):
+                found = _missing(trial, block, stores, load, passes)
+                if found is None:
+                    return None
+                whole = whole or not found
+                if found and hole is None:
+                    hole = _Hole(trial, block, *found[0])
+        if hole is not None and whole:
+            return hole
+    return None
+
+
+def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> Iterator[dict[Term, int]]:
+    """The passes of the loops that the load shares with a store: the first two and the last of each."""
+    shared = [x for x in load.loops if any(x in s.loops for s in stores)]
+    choices = []
+    for loop in shared:
+        last = last_pass(loop, env)
+        choices.append(sorted({0, min(1, last), last}) if last is not None and last >= 0 else [0])
+    for combination in product(*choices):
+        yield {loop.counter: k for loop, k in zip(shared, combination)}
+
+
+def _missing(
+    trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int]
+) -> list[tuple[Triple, int]] | None:
+    """Threads that stored, and read what nobody stored, with the positions; None where that cannot be told."""
+    written: set[int] = set()
+    busy: list[tuple[Triple, dict[Term, Any]]] = []
+    for thread in trial.threads():
+        env = {**trial.at(block, thread), **passes}
+        mine = False
+        for store in stores:
+            found = _positions(store, env)
+            if found is None:
+                return None
+            mine = mine or bool(found)
+            width = store.access.width
+            written.update(p + k for p in found for k in range(width))
+        if mine:
+            busy.append((thread, env))
+    missing = []
+    read = False
+    for thread, env in busy:
+        found = _positions(load, env)
+        if found is None:
+            return None
+        read = read or bool(found)
+        missing += [(thread, p) for p in found if p not in written]
+    return missing if read else None
+
+
+def _positions(step: _Step, env: dict[Term, Any]) -> list[int] | None:
+    """The positions that a thread comes to, on all passes of loops that have none yet; None where one is not known."""
+    envs = [env]
+    for loop in step.loops:
+        following = []
+        for each in envs:
+            if loop.counter in each:
+                following.append(each)
+                continue
+            last = last_pass(loop, each)
+            if last is None and step.access.mode != "w":
+                last = 0
+            if last is None or last >= _MOST_PASSES:
+                return None
+            following += [{**each, loop.counter: k} for k in range(last + 1)]
+        envs = following
+    result = []
+    for each in envs:
+        truths = [value(g, each) for g in step.guards]
+        if any(x is not None and not x for x in truths):
+            continue
+        if None in truths:
+            return None
+        at = value(step.position, each)
+        if not isinstance(at, int):
+            return None
+        result.append(at)
+    return result
+
+
+def _tile_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Draft:
+    trial = found.trial
+    guard = _in_range(store)
+    under = support.condition(guard) if guard is not None else "a test"
+    exact = unreached(kernel, trial)
+    where = launches.thread_words((found.block, found.thread), trial.grid, trial.block)
+    at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
+    return Draft(
+        "CL405", load.fn, load.fn.file, load.node.start, load.node.end,
+        f"this reads positions of `{load.obj.name}` that are stored only where {under}: {at}{where} reads element "
+        f"{found.position}, which holds what was left there{support.EXACT if exact else ''}",
+        "store the identity of what is computed in an `else`, or fill the array before",
+        Witness(
+            trial.sizes, trial.grid, trial.block, (found.block, found.thread), {"position": found.position},
+        ),
+        ((store.fn.file, store.node.start, store.node.end, "stored here, by threads in range only"),
+         *support.calls(load)),
+        "warning" if exact else None,
+    )  # fmt: skip
+
+
+def check_local(kernel: Kernel) -> Iterator[Draft]:
+    """A local that only threads in range set, handed to a collective by all of them."""
+    flow = kernel.flow
+    if not flow.complete:
+        return
+    told: set[Term] = set()
+    events: list[Collective | Barrier] = [*flow.collectives, *(b for b in flow.barriers if b.collective)]
+    for event in events:
+        if event.value is None:
+            continue
+        for condition, unset in _unset(support.first_pass(event.value)):
+            if unset in told or not _is_range_test(condition):
+                continue
+            told.add(unset)
+            draft = _local_draft(kernel, event, condition, unset)
+            if draft is not None:
+                yield draft
+
+
+def _unset(term: Term) -> Iterator[tuple[Term, Term]]:
+    """The conditions under which a value is that of a variable which was never set, with that variable."""
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item.op == "cast":
+            stack.append(item.args[0])
+        elif item.op == "select":
+            cond, then, other = item.args
+            for side, when in ((then, cond), (other, t.lnot(cond))):
+                if side.op == "atom" and side.data.kind == "uninit":
+                    yield when, side
+                else:
+                    stack.append(side)
+
+
+def _local_draft(kernel: Kernel, event: Collective | Barrier, condition: Term, unset: Term) -> Draft | None:
+    around: list[Term] = [g.term for g in chain(event.guard) if g.why != "assert"]
+    split = support.split(kernel, [condition, *around])
+    if split is None:
+        return None
+    fn, node, related = _outermost(event)
+    exact = split.visible is False
+    where = launches.thread_words((split.first_block, split.first), split.grid, split.block)
+    at = f"at {launches.told(split.sizes)} " if split.sizes else ""
+    return Draft(
+        "CL405", fn, fn.file, node.start, node.end,
+        f"{event.name} takes `{unset.data.name}` from every thread, and only threads in range have set it: {at}{where} "
+        f"gives what was left there{support.EXACT if exact else ''}",
+        "start the variable with the identity of what is computed",
+        Witness(
+            split.sizes, split.grid, split.block, (split.first_block, split.first),
+            {"threads that give it unset": split.taken},
+        ),
+        related, "warning" if exact else None,
+    )  # fmt: skip
+
+
+def _outermost(event: Event) -> tuple[Any, Any, tuple[support.Place, ...]]:
+    """Where the kernel itself calls what ends in the collective."""
+    if not event.stack:
+        return event.fn, event.node, ()
+    site = event.stack[0]
+    return site.fn, site.call, ((event.fn.file, event.node.start, event.node.end, "the collective inside"),)
+
+
+def experiment_cl405(bench: Bench) -> Plan:
+    """Reads of shared memory, or of a local, that nothing had written."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    chosen = bench if bench.as_predicted() else bench.alone()
+    return Plan(chosen.trials(), oracle.unset, watch=frozenset(), anywhere=True, bench=chosen)
