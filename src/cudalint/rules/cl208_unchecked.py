@@ -21,8 +21,8 @@ _READS = frozenset({"cudaGetLastError", "cudaPeekAtLastError", "hipGetLastError"
 _RUNTIME = ("cuda", "hip", "cublas", "cufft", "curand", "cusparse", "cusolver", "cudnn", "nccl", "nvtx", "std::")
 _PLAIN = frozenset(
     {"printf", "fprintf", "puts", "malloc", "calloc", "free", "memcpy", "memset", "exit", "abort", "assert", "min",
-     "max", "swap", "sqrt", "fabs", "abs", "ceil", "floor", "time", "clock", "rand", "srand", "fopen", "fclose", "fread",
-     "fwrite", "fflush", "atoi", "atof", "strcmp", "strlen"}
+     "max", "swap", "sqrt", "fabs", "abs", "ceil", "floor", "time", "clock", "rand", "srand", "fopen", "fclose",
+     "fread", "fwrite", "fflush", "atoi", "atof", "strcmp", "strlen"}
 )  # fmt: skip
 """Functions of libraries, which read no error; what else nobody here can see may well do so."""
 _DEPTH = 4

@@ -98,7 +98,9 @@ def _draft(
         at.append(f"at {launches.words({main: env[main]})} it has {digits(count)}, more than the 1,024 there may be")
         values["threads in a block"] = count
     if none is not None:
-        zero = {x: v for x, v in none.items() if x in launches.leaves_of(launch.block)}
+        zero = {
+            x: v for x, v in none.items() if x in launches.leaves_of(launch.block) and x.data.kind not in _CONSTANTS
+        }
         at.append(f"at {launches.words(zero)} it has none")
         values.setdefault("threads in a block", 0)
     sizes = over[0] if over is not None else none

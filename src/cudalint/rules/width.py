@@ -239,7 +239,7 @@ def passing(
     asked = {x for c in launch.conditions for x in t.leaves(c) if x.data.kind == "device"}
     fixed.update({x: v for x in asked | leaves if (v := w.assumed(x)) is not None})
     free = sorted((x for x in leaves if x not in fixed and mains(x)), key=lambda x: (-reach.high(x), x.key))
-    steps = multiples(launch)
+    steps, edges = multiples(launch), [int(c) for c in w.constants(launch.conditions)]
     for main, others in tries(free):
         env = {**dict.fromkeys(leaves, others), **fixed}
 
@@ -251,7 +251,7 @@ def passing(
         least = smallest(max(1, reach.interval(main)[0]), high, over)
         if least is None:
             continue
-        for n in sorted({least, *(-(-least // c) * c for c in steps)}):
+        for n in sorted({least, *(-(-least // c) * c for c in steps), *(c + 1 for c in edges if c >= least)}):
             env[main] = n
             if n <= high and all(w.allowed(c, env) for c in launch.conditions):
                 return env, main
