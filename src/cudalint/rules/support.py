@@ -299,8 +299,7 @@ def _assignments(
     threads = usual[0] * usual[1] * usual[2]
     terms = [*terms, *given]
     leaves = {x for term in terms for x in t.leaves(term)}
-    by_key = [x for items in (leaves, *map(t.leaves, parts)) for x in sorted(items, key=lambda x: x.key)]
-    involved = [x for x in by_key if x not in data or x not in leaves]
+    involved = [x for x in leaves if x not in data] + [x for p in parts for x in t.leaves(p)]
     sizes = list(dict.fromkeys(x for x in involved if x.data.kind not in _LAUNCH_KINDS))
     sizes.sort(key=lambda x: (x not in leaves, x.key))
     known = [*more, *(int(c) for c in w.constants(terms))]

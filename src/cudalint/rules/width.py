@@ -259,8 +259,9 @@ def passing(
 
 
 def named(env: dict[Term, int]) -> dict[str, int]:
-    """Sizes by name, launch built-ins left out."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in _NOT_SIZES}
+    """Sizes by name, in the order in which the source has them, launch built-ins left out."""
+    kept = sorted((a for a in env if a.data.kind not in _NOT_SIZES), key=lambda a: a.key)
+    return {a.data.name: env[a] for a in kept}
 
 
 def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
