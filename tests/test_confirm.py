@@ -41,6 +41,10 @@ UNSUPPORTED = {
     "CL302-divergent-barrier/sound-cuda-barrier.cu": "init",
     "CL302-divergent-barrier/sound-goto.cu": "goto",
     "CL302-divergent-barrier/sound-unseen-call.cu": "call",
+    "CL402-unguarded-neighbour/sound-moved-pointer.cu": "a pointer into an array",
+    "CL403-row-wrap-neighbour/faulty-right.cu": "another row",
+    "CL403-row-wrap-neighbour/faulty-struct.cu": "another row",
+    "CL403-row-wrap-neighbour/faulty-valid-address.cu": "another row",
     "CL308-global-race/sound-lock.cu": "spin",
     "CL407-in-place-stencil/faulty-barrier.cu": "of two blocks",
 }

@@ -481,9 +481,17 @@ class Harness:
         for access in self.flow.accesses:
             if access.obj in objects and access.scalar is not None:
                 top = self.top(access, case)
-                if top is not None:
+                if top is not None and access.obj.name not in self.ending:
                     found.append(top + access.width)
+                elif top is not None and self._is_tested(access):
+                    found.append(top + 1)
         return max(found) if found else max(_ELEMENTS, self._largest(case))
+
+    def _is_tested(self, access: Access) -> bool:
+        """Whether the address is a tested index itself."""
+        address = expand(access.scalar or {})
+        items = map(self.kernel.layout.coordinate, conjuncts(access.guard))
+        return any(x is not None and x.index == address for x in items)
 
     def top(self, access: Access, case: kernels.Case) -> int | None:
         """The greatest element that an access means to touch; None where nothing bounds it."""

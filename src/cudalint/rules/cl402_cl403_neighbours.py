@@ -1,0 +1,297 @@
+"""CL402 unguarded-neighbour and CL403 row-wrap-neighbour: no test keeps a neighbour within its array or its row."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import shapes
+from cudalint.facts import terms as t
+from cudalint.facts.events import chain, conjuncts
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import BID, TID
+from cudalint.facts.uniformity import expand
+from cudalint.findings import Witness, plural
+from cudalint.ir.types import I64
+from cudalint.rules import launches, support
+from cudalint.rules.draft import Draft
+from cudalint.rules.trials import Trial, Visit, trials, unreached, value, visits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.events import Access
+    from cudalint.facts.kernels import Coordinate
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Poly, Term
+
+CODES = ("CL402", "CL403")
+
+_TRIES = 10
+_IDS = frozenset([*TID.values(), *BID.values()])
+_PLAIN = frozenset({"tid", "bid", "bdim", "gdim", "count", "param"})
+
+
+class _Neighbour(NamedTuple):
+    """An access beside a tested index: ``base`` is the index that is tested, ``address`` what is touched."""
+
+    access: Access
+    address: Poly
+    base: Coordinate
+
+
+class _Beyond(NamedTuple):
+    """A thread that comes to ``element`` of an array (a row) whose elements are 0 … ``extent`` - 1; -1: not known."""
+
+    trial: Trial
+    visit: Visit
+    element: int
+    extent: int
+
+
+def check_neighbour(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each test and side: a[i - c] or a[i + c] where only i is tested."""
+    told: set[tuple[Term, bool]] = set()
+    for item in _neighbours(kernel):
+        if len({x.data.axis for x in item.base.ids if x.data.kind == "tid"}) > 1 or _pitch(item.address) is not None:
+            continue
+        found = _outside(kernel, item)
+        if found is not None and (item.base.term, found.element < 0) not in told:
+            told.add((item.base.term, found.element < 0))
+            yield _draft(kernel, item.access, found)
+
+
+def check_row(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each array and side: y * w + x - c or + c with no test of the column on that side."""
+    told: set[tuple[object, bool]] = set()
+    for access in _plain(kernel):
+        address = expand(access.scalar or {})
+        pitch = _pitch(address)
+        if pitch is None:
+            continue
+        column = {m: c for m, c in address.items() if pitch not in m}
+        rows = {m: c for m, c in address.items() if pitch in m and not _IDS.isdisjoint(m)}
+        if any(x.data.kind == "param" for m in column for x in m) or set(address) - set(column) - set(rows) - {
+            (pitch,)
+        }:
+            continue
+        found = _wrapped(kernel, access, column, pitch)
+        if found is not None and (access.obj, found.element < 0) not in told:
+            told.add((access.obj, found.element < 0))
+            yield _row_draft(kernel, access, found)
+
+
+# --- which accesses ---------------------------------------------------------------------------------
+
+
+def _plain(kernel: Kernel) -> Iterator[Access]:
+    """Accesses to global memory at sums of launch ids, counters and parameters."""
+    if not kernel.is_kernel or not kernel.flow.complete:
+        return
+    for access in kernel.flow.accesses:
+        if access.obj.kind != "global" or not access.scalar or access.obj.origin:
+            continue
+        if all(x.op == "atom" and x.data.kind in _PLAIN for x in t.atoms_of(expand(access.scalar))):
+            yield access
+
+
+def _neighbours(kernel: Kernel) -> Iterator[_Neighbour]:
+    for access in _plain(kernel):
+        address = expand(access.scalar or {})
+        for term in conjuncts(access.guard):
+            base = kernel.layout.coordinate(term)
+            if base is None or not base.ids:
+                continue
+            offset = t.add(address, base.index, -1)
+            # A constant or a counter beside the tested index; a multiple of a size is a plane away.
+            if (offset or access.width > 1) and all(_is_small(m) for m in offset):
+                yield _Neighbour(access, address, base)
+                break
+
+
+def _is_small(monomial: tuple[Term, ...]) -> bool:
+    return len(monomial) <= 1 and all(x.data.kind == "count" for x in monomial)
+
+
+def _pitch(address: Poly) -> Term | None:
+    """The parameter that an axis is multiplied by, where the address has rows of another axis' elements."""
+    found = shapes.axes(address)
+    if len(found) != 2:
+        return None
+    scales = [a.scale for a in found.values() if a.thread]
+    unit = [s for s in scales if t.constant(s) == 1]
+    rows = [s for s in scales if len(s) == 1 and all(c == 1 and len(m) == 1 for m, c in s.items())]
+    if len(unit) != 1 or len(rows) != 1:
+        return None
+    ((pitch,),) = rows[0]
+    return pitch if pitch.data.kind == "param" else None
+
+
+# --- which threads ----------------------------------------------------------------------------------
+
+
+def _outside(kernel: Kernel, item: _Neighbour) -> _Beyond | None:
+    access = item.access
+    address = from_poly(item.address, I64)
+    # `i < n`, `i < n - 1`: the size is what is left without the constant.
+    size = {m: c for m, c in item.base.limit.items() if m}
+    limit = from_poly(size, I64) if size and _ends_there(kernel, item) else None
+    constant = item.address.get((), 0)
+    if constant >= 0 and limit is None and not _allocated(kernel, access):
+        return None
+    guards = [g.term for g in chain(access.guard) if g.why != "assert"]
+    for trial in islice(trials(kernel, [address, *guards, *([limit] if limit is not None else [])]), _TRIES):
+        extent = _extent(access, trial)
+        if extent is None and limit is not None:
+            extent = value(limit, trial.env)
+        if _moved(kernel, access, trial):
+            continue
+        for visit in visits(access, trial, [address]):
+            at = value(address, visit.env)
+            if not isinstance(at, int):
+                continue
+            if at < 0:
+                return _Beyond(trial, visit, at, extent if isinstance(extent, int) else -1)
+            if isinstance(extent, int) and 0 < extent < at + access.width:
+                return _Beyond(trial, visit, max(at, extent), extent)
+    return None
+
+
+def _ends_there(kernel: Kernel, item: _Neighbour) -> bool:
+    """Whether the array ends where the test of the index ends: a pack at the tested index itself, or an array read on
+    both sides of it (one that is read at i and i + 1 alone may well have an element more)."""
+    offset = t.add(item.address, item.base.index, -1)
+    if not offset:
+        return True
+    sides = set()
+    for access in kernel.flow.accesses:
+        if access.obj is item.access.obj and access.scalar is not None:
+            found = t.constant(t.add(expand(access.scalar), item.base.index, -1))
+            if found is not None:
+                sides.add((found > 0) - (found < 0))
+    return sides == {-1, 0, 1} or {-1, 1} <= sides
+
+
+def _allocated(kernel: Kernel, access: Access) -> bool:
+    return any(
+        (p := launch.objects().get(access.obj)) is not None and p.obj.bytes is not None for launch in kernel.launches
+    )  # fmt: skip
+
+
+def _extent(access: Access, trial: Trial) -> int | None:
+    """The elements that the host allocates, where it shows that."""
+    passed = trial.launch.objects().get(access.obj) if trial.launch is not None else None
+    size = access.obj.element.size if access.obj.element is not None else None
+    if passed is None or passed.pieces or passed.obj.bytes is None or not size:
+        return None
+    found = value(passed.obj.bytes, trial.env)
+    return found // size if isinstance(found, int) else None
+
+
+def _moved(kernel: Kernel, access: Access, trial: Trial) -> bool:
+    """Whether the launch (or any, for the kernel by itself) passes a pointer into an array, with room before it."""
+    passed = (x.objects().get(access.obj) for x in ([trial.launch] if trial.launch is not None else kernel.launches))
+    return any(p is not None and p.pieces for p in passed)
+
+
+def _wrapped(kernel: Kernel, access: Access, column: Poly, pitch: Term) -> _Beyond | None:
+    at, address = from_poly(column, I64), from_poly(expand(access.scalar or {}), I64)
+    if not column.get((), 0) and not any(x.data.kind == "count" for m in column for x in m):
+        return None
+    if not _both_tested(kernel, access, column):
+        return None
+    guards = [g.term for g in chain(access.guard) if g.why != "assert"]
+    for trial in islice(trials(kernel, [at, pitch, address, *guards]), _TRIES):
+        width = value(pitch, trial.env)
+        if _moved(kernel, access, trial) or not isinstance(width, int) or width < 2:
+            continue
+        for visit in visits(access, trial, [at, t.const(width)]):
+            place = value(at, visit.env)
+            if isinstance(place, int) and not 0 <= place < width:
+                return _Beyond(trial, visit, place, width)
+    return None
+
+
+def _both_tested(kernel: Kernel, access: Access, column: Poly) -> bool:
+    """Whether both coordinates are tested, each by itself: others are CL501's and CL502's."""
+    ids = {x for m in expand(access.scalar or {}) for x in m if x.data.kind == "tid"}
+    tested: set[Term] = set()
+    for term in conjuncts(access.guard):
+        item = kernel.layout.coordinate(term)
+        if item is not None and len({x for x in item.ids if x.data.kind == "tid"}) == 1:
+            tested |= item.ids
+    return bool(column) and ids <= tested
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+
+def _draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
+    trial, visit = found.trial, found.visit
+    where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
+    at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
+    exact = unreached(kernel, trial)
+    end = f", of {plural(found.extent, 'element')}" if found.element >= 0 else ""
+    values: dict[str, int | str] = {"index": found.element}
+    if found.extent >= 0:
+        values["elements"] = found.extent
+    return Draft(
+        "CL402", access.fn, access.fn.file, access.node.start, access.node.end,
+        f"the tests bound the index, not what `{support.text(access.fn, access.node)}` touches beside it: {at}{where} "
+        f"comes to element {found.element}{end}{support.EXACT if exact else ''}",
+        "test the neighbour itself, or clamp or wrap its index",
+        Witness(trial.sizes, trial.grid, trial.block, (visit.block, visit.thread), values),
+        (*support.launched_at(kernel, 1), *support.calls(access)),
+        "warning" if exact else None,
+    )  # fmt: skip
+
+
+def _row_draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
+    trial, visit = found.trial, found.visit
+    where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
+    at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
+    other = "the row above" if found.element < 0 else "the row below"
+    exact = unreached(kernel, trial)
+    return Draft(
+        "CL403", access.fn, access.fn.file, access.node.start, access.node.end,
+        f"no test keeps `{support.text(access.fn, access.node)}` within its row: {at}{where} asks for column "
+        f"{found.element} of {found.extent} and gets an element of {other}{support.EXACT if exact else ''}",
+        "test the column and the row of the neighbour apart, or clamp or wrap its column",
+        Witness(
+            trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
+            {"column": found.element, "columns": found.extent},
+        ),
+        (*support.launched_at(kernel, 1), *support.calls(access)),
+        "warning" if exact else None,
+    )  # fmt: skip
+
+
+def experiment_cl402(bench: Bench) -> Plan:
+    """Accesses outside of buffers that end where the tests of the index end."""
+    from cudalint.confirm.experiment import Plan, oracle
+    from cudalint.sim.values import Unsupported
+
+    if any(p.pieces for launch in bench.kernel.launches for p in launch.objects().values()):
+        raise Unsupported("a pointer into an array")
+    chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
+    ends = {x.access.obj.name for x in _neighbours(chosen.kernel) if _ends_there(chosen.kernel, x)}
+    chosen.harness.ending = frozenset(ends)
+    return Plan(chosen.trials(), oracle.outside, first=("index",), anywhere=True, bench=chosen)
+
+
+def experiment_cl403(bench: Bench) -> Plan:
+    """The neighbour of a corner, which lies outside of the buffer as well; within it, only its row is wrong."""
+    from cudalint.confirm.experiment import Plan, oracle
+    from cudalint.sim.values import Unsupported
+
+    chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
+
+    def judge(run: Run) -> Fault | None:
+        found = oracle.outside(run)
+        if found is None and bench.witness is not None:
+            raise Unsupported("a neighbour of another row that lies within the buffer")
+        return found
+
+    return Plan(chosen.trials(), judge, anywhere=True, bench=chosen)
