@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     from cudalint.facts.events import CallEvent, Event, Flow, Operation
     from cudalint.facts.model import HostFunction, Kernel, Launch
     from cudalint.facts.terms import Term
-    from cudalint.ir.nodes import Expr
 
 CODES = ("CL110",)
 
 _BYTES = ALLOCATIONS | {"malloc", "calloc", "realloc"}
-_PASSED = "is passed to a kernel"
+_SIZED, _PASSED = _COUNTS = ("sizes a grid", "is passed to a kernel")
 _COPIES = ("cudaMemcpy", "cudaMemset", "hipMemcpy", "hipMemset", "memcpy", "memset")
 
 
@@ -40,7 +39,7 @@ def check_host(host: HostFunction) -> Iterator[Draft]:
         return  # judged where it is called, with the sizes that it is called with
     found: dict[int, Draft] = {}
     uses: list[tuple[Event, str, list[Term]]] | None = None
-    nodes: dict[int, Expr] | None = None
+    scaled: dict[Term, set[int]] | None = None
     flow = host.flow
     for event in flow.conversions:
         if not _own(event) or not (isinstance(event.to, Int) and event.to.bits == 64):
@@ -50,12 +49,15 @@ def check_host(host: HostFunction) -> Iterator[Draft]:
                 continue
             if uses is None:
                 uses = list(_uses(host))
-            if nodes is None:
-                nodes = _scaled(flow)
+            if scaled is None:
+                scaled = _scaled(flow)
             wide = t.convert(event.term, event.to)
-            use = next(((x, how) for x, how, values in uses if x.seq > event.seq and _hold(values, wide)), None)
+            pedantic = id(event.node) in scaled.get(wide, ())
+            # What is multiplied by `sizeof` somewhere is what counts bytes: not the same product elsewhere.
+            meant = (x for x in uses if x[0].seq > event.seq and (pedantic or x[1] in _COUNTS or wide not in scaled))
+            use = next(((x, how) for x, how, values in meant if _hold(values, wide)), None)
             if use is not None:
-                _add(found, host.config, flow, product, event, use, pedantic=id(event.node) in nodes)
+                _add(found, host.config, flow, product, event, use, pedantic=pedantic)
     for taker, how, value in _widening(host) if flow.operations else ():
         for product in width.products(value):
             if _own(taker) and _of_sizes(product):
@@ -86,7 +88,7 @@ def _is_size(item: Term) -> bool:
 def _uses(host: HostFunction) -> Iterator[tuple[Event, str, list[Term]]]:
     """What counts elements or bytes: dimensions and arguments of launches, sizes of allocations and copies."""
     for launch in host.flow.launches:
-        yield launch, "sizes a grid", list(launch.grid or ())
+        yield launch, _SIZED, list(launch.grid or ())
         yield launch, _PASSED, [x for value in launch.args or () for x in _numbers(value)]
     for call in host.flow.calls:
         use, numbers = _bytes_of(call)
@@ -142,15 +144,19 @@ def _parts(term: Term) -> set[Term]:
     return seen
 
 
-def _scaled(flow: Flow) -> dict[int, Expr]:
-    """The operands that are multiplied by a ``sizeof`` as they stand, by id."""
-    found: dict[int, Expr] = {}
+def _scaled(flow: Flow) -> dict[Term, set[int]]:
+    """The values that are widened where they are multiplied by a ``sizeof``, with the ids of those operands."""
+    operands: set[int] = set()
     for operation in flow.operations:
         node = operation.node
         if isinstance(node, ir.Binary) and node.op == "*":
             for side, other in ((node.left, node.right), (node.right, node.left)):
                 if isinstance(other, ir.SizeOf):
-                    found[id(side)] = side
+                    operands.add(id(side))
+    found: dict[Term, set[int]] = {}
+    for event in flow.conversions:
+        if id(event.node) in operands:
+            found.setdefault(t.convert(event.term, event.to), set()).add(id(event.node))
     return found
 
 
