@@ -498,13 +498,18 @@ def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
     found: dict[tuple[int, ...], None] = {}
     for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<(?!<)", source):
         given = dict(zip(names, _arguments(source, match.end()), strict=False))
-        numbers = [_INTEGER.fullmatch(given[x.name]) if x.name in given else None for x in own]
         # What is not given has its default; a name may stand for anything.
-        values = [(int(m[1], 0),) if m else x.usual if x.name not in given else () for m, x in zip(numbers, own)]
+        values = [_literal(given[x.name]) if x.name in given else x.usual for x in own]
         if all(values):
             found.setdefault(tuple(x[0] for x in values))
     for var, column in zip(own, zip(*found, strict=True), strict=False):
         var.usual = column
+
+
+def _literal(text: str) -> tuple[int, ...]:
+    """The value of an integer or truth value as written; empty for anything else."""
+    number = _INTEGER.fullmatch(text)
+    return (int(number[1], 0),) if number else (int(text == "true"),) if text in ("true", "false") else ()
 
 
 def _arguments(source: str, start: int) -> list[str]:
