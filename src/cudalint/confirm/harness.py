@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cudalint.confirm.shape import shape, tiled
+from cudalint.contracts.block import shape, tiled
 from cudalint.facts import kernels, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
@@ -95,6 +95,8 @@ class Harness:
         """What a launch of the tool's own choice keeps to."""
         self.adjusted: Callable[[Obj, int, kernels.Case], int] | None = None
         """What an experiment makes of a buffer's extent."""
+        self.constant: int | None = None
+        """What all data is, if it is one value."""
         self.ending: frozenset[str] = frozenset()
         """Buffers that end where the tests of an index end, though its neighbours are touched as well."""
         self._leaves = self._all_leaves()
@@ -187,6 +189,8 @@ class Harness:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, usual))
             elif isinstance(leaf.type, Float):
                 result[leaf] = 2
+            elif leaf.data.kind == "call" and leaf.data.name.startswith(("cuda", "hip")):
+                result[leaf] = 0  # cudaSuccess
             elif leaf in self._pitches:
                 result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
             else:
@@ -298,9 +302,15 @@ class Harness:
         except t.Undefined:
             return plenty
         # Bytes that the caller passes as they are, for nothing else: what they are to be is the caller's business.
-        bare = launches.bare(shared)
-        others = launches.leaves_of([*(self.launch.block or ()), *self.launch.mapping.values()])
-        return max(passed, plenty) if bare.op == "atom" and bare.data.kind == "param" and bare not in others else passed
+        return max(passed, plenty) if self._callers(shared) else passed
+
+    def _callers(self, given: Term) -> bool:
+        """Whether a count of bytes is a parameter of the host function that nothing else of the launch is made of."""
+        assert self.launch is not None
+        bare = launches.bare(given)
+        others = launches.leaves_of([*(self.launch.grid or ()), *(self.launch.block or ()),
+                                     *self.launch.mapping.values()])  # fmt: skip
+        return bare.op == "atom" and bare.data.kind == "param" and bare not in others
 
     def at_least(self, block: Triple) -> Triple:
         """Blocks that a launch of the kernel by itself has: two on every axis that has threads."""
@@ -427,7 +437,12 @@ class Harness:
             element = U8
         assert element.size is not None
         extent = None
-        if passed is not None and passed.obj.bytes is not None and not passed.pieces:
+        if (
+            passed is not None
+            and passed.obj.bytes is not None
+            and not passed.pieces
+            and not self._callers(passed.obj.bytes)
+        ):
             try:
                 extent = int(t.evaluate(passed.obj.bytes, host)) // element.size
             except t.Undefined:
@@ -448,6 +463,8 @@ class Harness:
             return "nan"
         if accesses and all(a.mode == "atomic" for a in accesses):
             return 0
+        if self.constant is not None and isinstance(element, (Int, Float)):
+            return self.constant
         if isinstance(element, Int) and self._is_index(obj):
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
