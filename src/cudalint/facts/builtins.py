@@ -421,8 +421,6 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
                 found.data.lo = max(0, found.data.lo)
             walker.loads[key] = found
         return found
-    walker.value(receiver)
-    may_have_changed(walker, receiver)
     if name in _EXTENTS and all(isinstance(a, Term) and a.op == "const" for a in args):
         walker.value(receiver)
         key = ("method", _identity(walker, receiver), name, *args)
@@ -430,6 +428,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         if known is None:
             known = walker.loads[key] = walker.unseen(node, args)
         return known
+    walker.value(receiver)
+    may_have_changed(walker, receiver)
     return walker.unseen(node, args)
 
 
