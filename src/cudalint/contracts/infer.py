@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cudalint.confirm.shape import shape
+from cudalint.contracts.block import shape
 from cudalint.facts import terms as t
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cudalint.config import Config
-from cudalint.confirm.shape import Shape, shape
+from cudalint.contracts.block import Shape, shape
 from cudalint.facts import analyse
 from cudalint.facts.model import Kernel
 from cudalint.project import Project

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
-from cudalint.facts.ids import BDIM, TID
+from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 
 if TYPE_CHECKING:
@@ -122,15 +122,23 @@ def _bare(term: Term) -> Term:
 
 
 def _room(access: Access, most: list[int]) -> None:
-    """An array in shared memory that is indexed by a thread's coordinate has room for so many threads."""
-    tested = {x for term in conjuncts(access.guard) for x in t.leaves(term)}
+    """An array in shared memory that is indexed by a thread's coordinate, forwards or backwards, has room for so many
+    threads."""
+    tests = [t.leaves(term) for term in conjuncts(access.guard)]
+    # A test in which a block's number takes part bounds the element, not the place in the block.
+    tested = {x for leaves in tests if leaves.isdisjoint(BID.values()) for x in leaves}
     for index, extent in access.dims:
         if extent is None:
             continue
+        p = expand(t.poly(index))
         for at, axis in enumerate("xyz"):
-            ahead = t.constant(t.add(t.poly(index), {(TID[axis],): 1}, -1))
-            if ahead is not None and TID[axis] not in tested and extent > ahead:
+            if TID[axis] in tested:
+                continue
+            ahead, back = (t.constant(t.add(p, {(TID[axis],): sign}, -1)) for sign in (1, -1))
+            if ahead is not None and extent > ahead:
                 most[at] = min(most[at], extent - max(0, ahead))
+            elif back is not None and extent > back >= 0:
+                most[at] = min(most[at], back + 1)
 
 
 def _terms(flow: Flow) -> Iterator[Term]:
