@@ -463,7 +463,7 @@ class Harness:
             return "nan"
         if accesses and all(a.mode == "atomic" for a in accesses):
             return 0
-        if self.constant is not None and isinstance(element, (Int, Float)):
+        if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
             return self.constant
         if isinstance(element, Int) and self._is_index(obj):
             return ("hash", 0, max(1, self._largest(case)))

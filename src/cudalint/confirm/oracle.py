@@ -269,6 +269,36 @@ def grid_waits(run: Run) -> Fault | None:
     return None
 
 
+def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
+    """Results of a maximum (``max``) above all inputs, of a minimum below, products that are 0."""
+
+    def judge(run: Run) -> Fault | None:
+        for name, state in run.seen.buffers.items():
+            if state.extent > 1 << 22:
+                continue
+            values, due = state.values(), state.writers()[0] >= 0
+            if values.dtype.kind not in "if":
+                continue
+            wrong = values > inputs if op == "max" else values < inputs if op == "min" else values == 0
+            found = np.flatnonzero(due & wrong)
+            if len(found):
+                at = int(found[0])
+                text = f"`{name}[{at}]` is {values[at]:.6g}, of inputs that are all {inputs}"
+                return Fault("wrong-value", text, at, (Wrong(at, (0, 0, 0), (0, 0, 0)),))
+        return None
+
+    return judge
+
+
+def misaligned(run: Run) -> Fault | None:
+    """Accesses at an address that is no multiple of their size."""
+    for e in run.seen.misaligned or ():
+        where = f"byte {e.offset} of `{e.buffer}` (line {e.site.line})"
+        text = f"{thread_name(*e.thread)} accesses {e.size} bytes at {where}"
+        return Fault("misaligned", text, e.offset // 4, (Wrong(e.offset, *e.thread),))
+    return None
+
+
 def unset(run: Run) -> Fault | None:
     """Reads of shared memory, or of locals, that nothing had written."""
     for event in run.seen.uninitialised or ():
@@ -399,7 +429,7 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "coverage", "empty", "first_of", "gaps", "grid_waits", "independence", "lanes",
-    "last", "no_end", "outside", "outside_shared", "place", "races", "refused", "thread_name", "unset", "wraps",
-    "written_twice",
+    "Fault", "Run", "Wrong", "arrivals", "beyond", "coverage", "empty", "first_of", "gaps", "grid_waits",
+    "independence", "lanes", "last", "misaligned", "no_end", "outside", "outside_shared", "place", "races", "refused",
+    "thread_name", "unset", "wraps", "written_twice",
 ]  # fmt: skip

@@ -112,7 +112,7 @@ def _neighbours(kernel: Kernel) -> Iterator[_Neighbour]:
 
 
 def _is_small(monomial: tuple[Term, ...]) -> bool:
-    return len(monomial) <= 1 and all(x.data.kind == "count" for x in monomial)
+    return len(monomial) <= 1 and all(x.op == "atom" and x.data.kind == "count" for x in monomial)
 
 
 def _pitch(address: Poly) -> Term | None:

@@ -1,0 +1,293 @@
+"""CL401 wrong-identity: a maximum, a minimum, a product or a sum that starts from, or is filled with, another value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts import terms as t
+from cudalint.facts.assigned import children
+from cudalint.findings import Witness
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import Float, Int
+from cudalint.rules import launches, support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.events import Access, Induction
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Term
+    from cudalint.findings import Level
+    from cudalint.ir.nodes import Function
+
+CODES = ("CL401",)
+
+_LOWEST = 1e4
+"""A constant as far out as this is taken for the end of the values that occur."""
+_NAMES = {"max": "maximum", "min": "minimum", "mul": "product", "add": "sum"}
+_WRONG_SIDE = {"max": -2, "min": 2, "mul": 2, "add": 2}
+
+
+class _Fill(NamedTuple):
+    """A constant that takes part in an operation it is no identity of; ``cond`` is the case in which it does, None
+    where it always does."""
+
+    op: str
+    constant: Term
+    cond: Term | None
+    fn: Function
+    start: int
+    end: int
+
+
+def check(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each fill."""
+    if not kernel.flow.complete:
+        return
+    told: set[tuple[str, int]] = set()
+    for fill in (*_accumulators(kernel), *_tiles(kernel)):
+        place = fill.fn.file.path, fill.start
+        if place in told:
+            continue
+        told.add(place)
+        draft = _draft(kernel, fill)
+        if draft is not None:
+            yield draft
+
+
+def _accumulators(kernel: Kernel) -> Iterator[_Fill]:
+    """Variables that a loop gathers data in, by what they start from."""
+    for loop in kernel.flow.loops:
+        for var, info in loop.inductions.items():
+            if info.next is None or info.init is None or info.term is None:
+                continue
+            found = _gathers(info.next, info.term)
+            if found is None:
+                continue
+            op, other = found
+            for constant, cond, rest in _constants(info.init):
+                if cond is None and op == "add":
+                    continue
+                data = other if cond is None else rest
+                if not _is_wrong(op, constant, data):
+                    continue
+                node = _node(info, var, constant, filled=cond is not None)
+                if node is not None:
+                    yield _Fill(op, constant, cond, *node)
+
+
+def _tiles(kernel: Kernel) -> Iterator[_Fill]:
+    """Shared arrays that are combined element by element, by what they are filled with out of range."""
+    flow = kernel.flow
+    for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared"):
+        stores = [a for a in flow.accesses if a.obj is obj and a.mode != "r" and a.value is not None]
+        ops = {op for a in stores if (op := _combines(a)) is not None}
+        if len(ops) != 1:
+            continue
+        (op,) = ops
+        for store in stores:
+            if store.value is None or _combines(store) is not None:
+                continue
+            for constant, cond, rest in _constants(store.value):
+                if cond is not None and _is_wrong(op, constant, rest):
+                    found = _conditional(store.fn.body, constant)
+                    if found is not None:
+                        yield _Fill(op, constant, cond, store.fn, found.start, found.end)
+
+
+def _gathers(following: Term, own: Term) -> tuple[str, Term] | None:
+    """The operation by which a value takes in another one on each pass, and that other one."""
+    found = _operation(following)
+    if found is None:
+        return None
+    op, a, b = found
+    if own not in (_bare(a), _bare(b)):
+        return None
+    return op, _bare(b if _bare(a) is own else a)
+
+
+def _operation(term: Term) -> tuple[str, Term, Term] | None:
+    term = _bare(term)
+    if term.op in _NAMES:
+        return term.op, *term.args  # type: ignore[return-value]  # of two operands
+    if (
+        term.op == "select"
+        and term.args[0].op in ("lt", "le")
+        and {term.args[1], term.args[2]} == set(term.args[0].args)
+    ):
+        # `a < b ? b : a`, and the same as an `if`.
+        small, large = term.args[0].args
+        return ("max" if term.args[1] is large else "min"), small, large
+    return None
+
+
+def _combines(store: Access) -> str | None:
+    """The operation by which a store puts two elements of its own array together."""
+    found = _operation(store.value) if store.value is not None else None
+    if found is None:
+        return None
+    op, *sides = found
+    prefix = store.obj.name
+    own = [x for x in map(_bare, sides) if x.op == "atom" and x.data.kind == "load" and x.data.name.startswith(prefix)]
+    return op if len(own) == 2 else None
+
+
+def _bare(term: Term) -> Term:
+    while term.op == "cast":
+        term = term.args[0]
+    return term
+
+
+def _constants(term: Term) -> Iterator[tuple[Term, Term | None, Term]]:
+    """The constants that a value may be, the condition of each (a test of a thread's place), and what it is else."""
+    term = _bare(term)
+    if term.op == "const":
+        yield term, None, term
+    elif term.op == "select":
+        cond, then, other = term.args
+        for side, when, rest in ((then, cond, other), (other, t.lnot(cond), then)):
+            if _bare(side).op == "const" and _is_place(cond):
+                yield _bare(side), when, _bare(rest)
+
+
+def _is_place(cond: Term) -> bool:
+    kinds = {x.data.kind for x in t.leaves(support.over_passes(cond))}
+    return "tid" in kinds and "load" not in kinds
+
+
+def _is_wrong(op: str, constant: Term, data: Term) -> bool:
+    """Whether a constant changes what the operation makes of ``data``: elements of memory of either sign."""
+    value, type_ = constant.data, data.type
+    if not isinstance(value, (int, float)) or not _is_data(data):
+        return False
+    if op == "mul":
+        return value == 0
+    if op == "add":
+        return value == 1
+    if op == "min":
+        return value == 0
+    if isinstance(type_, Int) and not type_.signed:
+        return False
+    return 0 <= value < _LOWEST
+
+
+def _is_data(term: Term) -> bool:
+    """Whether a value is an element that is loaded, or what another lane has of such."""
+    if term.op == "atom":
+        return term.data.kind == "load" and (isinstance(term.type, Float) or term.data.lo < 0)
+    return term.op == "neg" and _is_data(_bare(term.args[0]))
+
+
+# --- places -----------------------------------------------------------------------------------------
+
+
+def _node(
+    info: Induction, var: ir.Var, constant: Term, *, filled: bool
+) -> tuple[Function, int, int] | None:  # fmt: skip
+    """Where the constant stands: the variable's initialiser or last assignment above the loop, or a `? :` in the
+    function where the data is taken in."""
+    fn = info.loop.fn
+    if filled:
+        for each in (fn, *(site.fn for site in reversed(info.loop.stack))):
+            found = _conditional(each.body, constant)
+            if found is not None:
+                return each, found.start, found.end
+        return None
+    best: ir.Expr | None = None
+    for item in _all(fn.body):
+        given = None
+        if isinstance(item, ir.VarDecl) and item.var is var:
+            given = item.init
+        elif isinstance(item, ir.Assign) and not item.op and isinstance(item.target, ir.Ref) and item.target.var is var:
+            given = item.value
+        if given is not None and given.start < info.loop.node.start and (best is None or given.start > best.start):
+            best = given
+    return (fn, best.start, best.end) if best is not None else None
+
+
+def _conditional(body: Any, constant: Term) -> ir.Expr | None:
+    """The arm of a `? :` that is this constant."""
+    for item in _all(body):
+        if isinstance(item, ir.Cond):
+            for arm in (item.then, item.other):
+                inner: Any = arm
+                while isinstance(inner, ir.Cast):
+                    inner = inner.operand
+                if isinstance(inner, ir.Const) and inner.value == constant.data:
+                    return arm
+    return None
+
+
+def _all(body: Any) -> Iterator[Any]:
+    stack: list[Any] = [body]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(children(item))
+
+
+# --- words ------------------------------------------------------------------------------------------
+
+
+def _draft(kernel: Kernel, fill: _Fill) -> Draft | None:
+    inputs = _WRONG_SIDE[fill.op]
+    type_ = fill.constant.type
+    made = t.apply(fill.op, type_, (fill.constant.data, inputs))
+    if made == inputs or made is None:
+        return None
+    spelled = support.clip(fill.fn.file, fill.start, fill.end)
+    name = _NAMES[fill.op]
+    sizes: dict[str, int] = {}
+    grid, block, thread = None, None, None
+    at, exact = "", False
+    if fill.cond is not None:
+        split = support.split(kernel, [fill.cond])
+        if split is None:
+            return None
+        sizes, grid, block, thread = split.sizes, split.grid, split.block, (split.first_block, split.first)
+        exact = split.visible is False
+        at = f"at {launches.told(split.sizes)}, " if split.sizes else ""
+    how = "fills the places out of range of" if fill.cond is not None else "is where"
+    tail = "" if fill.cond is not None else " starts"
+    signed = fill.op == "max" and isinstance(type_, Int)
+    text = (
+        f"`{spelled}` {how} a {name}{tail} and is not its identity: {at}of inputs that are all {inputs} it makes "
+        f"{made:g}{support.EXACT if exact else ''}"
+    )
+    level: Level | None = "warning" if signed or exact else None
+    return Draft(
+        "CL401", fill.fn, fill.fn.file, fill.start, fill.end, text, _HELP[fill.op],
+        Witness(sizes, grid, block, thread, {"every input": inputs, "result": str(made)}),
+        (), level,
+    )  # fmt: skip
+
+
+_HELP = {
+    "max": "start from the lowest value, `-INFINITY` or the type's `lowest()`, or from the first element",
+    "min": "start from the highest value, `INFINITY` or the type's `max()`, or from the first element",
+    "mul": "start a product from 1",
+    "add": "fill a sum with 0",
+}
+
+
+def experiment_cl401(bench: Bench) -> Plan:
+    """Results that lie on the other side of all inputs."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    chosen = bench if bench.launch is not None else bench.alone()
+    found = next((f for f in (*_accumulators(chosen.kernel), *_tiles(chosen.kernel))), None)
+    ops = set(_used(chosen.kernel))
+    op = found.op if found is not None else next(iter(sorted(ops)), "max")
+    chosen.harness.constant = _WRONG_SIDE[op]
+    return Plan(chosen.trials(), oracle.beyond(op, _WRONG_SIDE[op]), anywhere=True, bench=chosen)
+
+
+def _used(kernel: Kernel) -> Iterator[str]:
+    for loop in kernel.flow.loops:
+        for info in loop.inductions.values():
+            if info.next is not None and info.term is not None:
+                found = _gathers(info.next, info.term)
+                if found is not None and found[0] != "add":
+                    yield found[0]
