@@ -93,7 +93,7 @@ def _folded(kernel: Kernel, access: Access, p: Poly) -> list[Coordinate]:
 
 def _tested(access: Access, axis: Axis) -> bool:
     """Whether anything on the way asks for all that the coordinate is made of, or for its whole block."""
-    if any(axis.ids <= kernels.ids_of([guard.term]) for guard in chain(access.guard)):
+    if any(axis.ids <= kernels.ids_of([guard.term]) and not _inverted(guard.term) for guard in chain(access.guard)):
         return True
     if not axis.grid or axis.block is None:
         return False
@@ -103,6 +103,18 @@ def _tested(access: Access, axis: Axis) -> bool:
         if len(ends) < len(bound.excess) and all(ends.get(m, 0) >= c for m, c in axis.block.items()):
             return True
     return False
+
+
+def _inverted(term: Term) -> bool:
+    """A test that lets only threads from a size on through: ``n <= i``. It bounds nothing, and looks like a guard that
+    was written the wrong way round."""
+    if term.op != "le":
+        return False
+    index = expand(t.poly(term.args[1]))
+    found = list(shapes.axes(index).values())
+    plain = len(found) == 1 and found[0].is_global and found[0].scale == shapes.ONE and () not in index
+    size = t.poly(term.args[0])
+    return plain and bool(size) and all(x.op == "atom" and x.data.kind == "param" for x in t.atoms_of(size))
 
 
 def _axes_rule_speaks(kernel: Kernel, access: Access) -> bool:
@@ -286,11 +298,16 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
     start, end = event.node.start, event.node.end
     several = bool(found.along) or len(shapes.axes(expand(access.scalar or {}))) > 1
     along = f" along {found.along}" if found.along else ""
+    what = f"`{support.text(access.fn, access.node)}`"
+    inverted = any(_inverted(guard.term) for guard in chain(access.guard))
+    why = f"only threads past the end come to {what}" if inverted else f"nothing tests the index of {what}"
     return Draft(
         "CL209", access.fn, access.fn.file, access.node.start, access.node.end,
-        f"nothing tests the index of `{support.text(access.fn, access.node)}`: {at}{found.what}, and "
+        f"{why}: {at}{found.what}, and "
         f"{launches.thread_words(found.thread, found.case.grid, found.case.block)} is out of range",
-        ("put the access under tests of all its coordinates, each against its own size, `if (x < width && y < height)`"
+        ("turn the test round: `if (i < n)`" if inverted
+         else "put the access under tests of all its coordinates, each against its own size, "
+              "`if (x < width && y < height)`"
          if several else "put the access under `if (i < n)`")
         + "; where a barrier follows, do not return early",
         Witness(

@@ -67,7 +67,7 @@ def miscounts(flow: Flow, launched: Sequence[Launch]) -> Iterator[Miscount]:
     """The calls of a host function that are given a number which elsewhere counts elements."""
     calls = [x for x in (_memory(event) for event in flow.calls) if x is not None]
     for memory in calls:
-        if memory.element < 2 or _BYTES.search(support.text(memory.event.fn, memory.node)):
+        if memory.element < 2 or _BYTES.search(_source(memory.event, memory.node)):
             continue
         count = t.poly(memory.given)
         if not count or any(x.op != "atom" for x in t.atoms_of(count)):
@@ -124,9 +124,24 @@ def _elements_by_call(memory: Memory, count: Poly, calls: list[Memory]) -> CallE
         same = not set(memory.names).isdisjoint(other.names)
         if other is memory or other.element < 2 or (known and not (same and other.element == memory.element)):
             continue
-        if t.poly(other.given) == t.scale(count, other.element):
+        # Two known numbers may be four times each other by chance: one has to be written by way of the other.
+        if t.poly(other.given) == t.scale(count, other.element) and not (known and not _written_with(other, memory)):
             return other.event
     return None
+
+
+def _written_with(other: Memory, memory: Memory) -> bool:
+    """Whether the bytes of one call are written with what the other is given: ``N * sizeof(float)`` beside ``N``."""
+    node = _bare(other.node)
+    init = node.var.init if isinstance(node, ir.Ref) and node.var.init is not None else node
+    words = {x for n in (node, init) for x in re.findall(r"\w+", _source(other.event, n))}
+    return set(re.findall(r"\w+", _source(memory.event, memory.node))) <= words
+
+
+def _source(event: CallEvent, node: ir.Expr) -> str:
+    """What stands in the file, macros by their names."""
+    first, last = event.fn.file.origin(node.start, node.end)
+    return " ".join(event.fn.file.raw[first:last].decode("utf-8", "replace").split())
 
 
 def _elements_by_launch(memory: Memory, count: Poly, launched: Sequence[Launch]) -> Launch | None:
@@ -167,7 +182,7 @@ def _draft(found: Miscount) -> Draft | None:
     first = count // memory.element
     names = launches.words(env)
     at = f"at {names} " if names else ""
-    what = support.text(event.fn, memory.node)
+    what = _source(event, memory.node)
     who = f"`{memory.names[0]}`" if memory.names else "the array"
     effect = (
         f"{who} has room for {plural(first, 'element')}, and element {digits(first)} is outside"
