@@ -32,7 +32,7 @@ Thread = tuple[Triple, Triple]
 
 _PASSES = 16
 """Passes of a loop that are replayed; a tree over the largest block takes ten."""
-_BUDGET = 12_000
+_BUDGET = 6_000
 """Terms evaluated in one replay."""
 _SMALL = 256
 _NO, _YES, _MAYBE = 0, 1, 2
@@ -124,6 +124,44 @@ def _sequence(event: Event) -> int:
 def is_own(access: Access, launched: Launched) -> bool:
     """Whether no two threads of the grid come to one element by this access."""
     return _shape(access, launched, True).own
+
+
+def are_apart(access: Access, launched: Launched, threads: Sequence[Thread]) -> bool:
+    """Whether these threads of the grid surely come to elements of their own, whatever the passes of loops are.
+
+    Cheaper than a replay where a thread's number is taken apart by quotients and remainders.
+    """
+    p = expand(access.scalar or {})
+    moving: set[tuple[Term, ...]] = set()
+    still: dict[tuple[Term, ...], list[tuple[list[Term], int]]] = {}
+    for monomial, coefficient in p.items():
+        counts = [x for x in monomial if x.op == "atom" and x.data.kind in ("count", "loop")]
+        open_ = tuple([x for x in monomial if x in launched.free])
+        if counts:
+            moving.add(open_)
+        else:
+            still.setdefault(open_, []).append(([x for x in monomial if x not in launched.free], coefficient))
+    # What a pass adds must not look like what tells threads apart: multiples of another parameter.
+    if () in moving or not moving.isdisjoint(still):
+        return False
+    seen: set[object] = set()
+    try:
+        for block, thread in threads:
+            env = dict(launched.values)
+            for i, axis in enumerate("xyz"):
+                env[BID[axis]], env[TID[axis]] = block[i], thread[i]
+            key = []
+            for open_, parts in still.items():
+                total = 0
+                for factors, coefficient in parts:
+                    for item in factors:
+                        coefficient *= t.evaluate(item, env)
+                    total += coefficient
+                key.append((open_, total))
+            seen.add(tuple(key))
+    except (t.Undefined, TypeError):
+        return False
+    return len(seen) == len(threads)
 
 
 class _Shape:
@@ -631,25 +669,29 @@ class Replay:
 
 
 def depends(term: Term) -> bool:
-    """Whether a value surely differs between threads unless chance has it otherwise: a thread's number takes part,
-    or a load from an address that a thread's number takes part in."""
+    """Whether a value differs between threads but by chance: a thread's number takes part, or a load from an address
+    that it takes part in, and nothing else of which that is not known (a shuffle may give all lanes one value)."""
     seen: set[Term] = set()
     stack = [term]
+    found = False
     while stack:
         item = stack.pop()
         if item in seen:
             continue
         seen.add(item)
         stack.extend(item.args)
-        if item.op == "atom":
-            info = item.data
-            if info.kind == "tid":
-                return True
-            if info.kind == "load":
-                stack.extend(info.inputs)
-            elif info.kind in ("loop", "exit") and info.data is not None:
-                stack.extend(x for x in (info.data.init, info.data.next) if x is not None)
-    return False
+        if item.op != "atom":
+            continue
+        info = item.data
+        if info.kind == "tid":
+            found = True
+        elif info.kind == "load":
+            stack.extend(info.inputs)
+        elif info.kind in ("loop", "exit") and info.data is not None:
+            stack.extend(x for x in (info.data.init, info.data.next) if x is not None)
+        elif info.kind in ("call", "unknown", "phi"):
+            return False
+    return found
 
 
 def _exits(flow: Flow, wanted: Iterable[Access]) -> dict[Loop, list[tuple[Term, Induction]]]:

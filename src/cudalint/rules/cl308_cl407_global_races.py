@@ -42,7 +42,8 @@ def check_update(kernel: Kernel) -> Iterator[Draft]:
     told: set[object] = set()
     for same in concrete.launches(kernel, concrete.terms_of(flow)):
         for update in updates:
-            if update.write.obj in told or races.is_own(update.write, same[0]):
+            write = update.write
+            if write.obj in told or races.is_own(write, same[0]) or _is_apart(write, same[0]):
                 continue
             met = [_shared_update(kernel, update, x) for x in same]
             if all(x is not None for x in met) and met[0] is not None:
@@ -86,12 +87,30 @@ class _Met(NamedTuple):
     data: str
 
 
+def _is_apart(write: Access, launched: Launched) -> bool:
+    return races.are_apart(write, launched, _threads(write, launched))
+
+
+def _threads(write: Access, launched: Launched) -> list[Thread]:
+    """The threads that are tried: `i % size` comes round to the same element size threads further on."""
+    rounds = {x.args[1] for x in t.atoms_of(write.scalar or {}) if x.op == "mod"}
+    return races.spread(launched, [y for x in rounds if isinstance(y := _value(x, launched), int) and y > 0])
+
+
 def _shared_update(kernel: Kernel, update: _Update, launched: Launched) -> _Met | None:
-    replay = races.Replay(kernel.flow, launched, races.spread(launched), (*update.reads, update.write), across=True)
+    threads, accesses = _threads(update.write, launched), (*update.reads, update.write)
+    replay = races.Replay(kernel.flow, launched, threads, accesses, across=True)
     for item in replay.run():
         if item.later is update.write or item.earlier is update.write:
             return _Met(item.first, item.second, item.address, "")
     return _same_data(replay, update.write)
+
+
+def _value(term: Term, launched: Launched) -> object:
+    try:
+        return t.evaluate(term, launched.values)
+    except t.Undefined:
+        return None
 
 
 def _same_data(replay: races.Replay, access: Access) -> _Met | None:
