@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
+from cudalint.facts.ids import BID
 from cudalint.rules import launches, support
 
 if TYPE_CHECKING:
@@ -33,12 +35,13 @@ def overlap(launch: Launch, case: Case, item: Coordinate, reach: int, size: int)
     on_grid, on_block = "xyz".index(bid.data.axis), "xyz".index(tid.data.axis)
     blocks, threads = case.grid[on_grid], case.block[on_block]
     some = max(2, _MOST_THREADS // max(1, threads))
+    taking = _taking_part(case, item, tid, threads)
     kept = dict(case.values)
     owners: dict[int, tuple[Triple, Triple]] = {}
     twice: list[tuple[int, tuple[Triple, Triple]]] = []
     try:
         for b in range(min(blocks, some)):
-            for i in range(threads):
+            for i in taking:
                 case.values[bid], case.values[tid] = b, i
                 element = case.number(item.index)
                 here = support.on_axis(bid.data.axis, b), support.on_axis(tid.data.axis, i)
@@ -56,6 +59,18 @@ def overlap(launch: Launch, case: Case, item: Coordinate, reach: int, size: int)
     # Not all blocks were tried: what lies beyond the last thread's element is in nobody's reach either way.
     missing = next((e for e in range(size) if e not in owners), reach) if blocks <= some else reach
     return Overlap(element, (owners[element], second), missing)
+
+
+def _taking_part(case: Case, item: Coordinate, tid: Term, threads: int) -> list[int]:
+    """The threads of a block that a test of the thread's own number lets through to the access."""
+    tests = [
+        x for x in conjuncts(item.accesses[0].guard) if tid in t.leaves(x) and t.leaves(x).isdisjoint(BID.values())
+    ]
+    if not tests:
+        return list(range(threads))
+    first = (0, 0, 0)
+    each = ((i, case.of(first, support.on_axis(tid.data.axis, i))) for i in range(threads))
+    return [i for i, seen in each if all(seen.truth(x) is not False for x in tests)]
 
 
 def _is_wrong(launch: Launch, case: Case, index: Poly, bid: Term, tid: Term) -> bool:
