@@ -103,7 +103,16 @@ def _shared_update(kernel: Kernel, update: _Update, launched: Launched) -> _Met 
     for item in replay.run():
         if item.later is update.write or item.earlier is update.write:
             return _Met(item.first, item.second, item.address, "")
-    return _same_data(replay, update.write)
+    return _same_data(replay, update.write) if _accumulates(update.write) else None
+
+
+def _accumulates(write: Access) -> bool:
+    """Whether the store adds to what was there: counters and sums are met again, while elements that an array of
+    indices picks out to be scaled or replaced are likely to be distinct."""
+    value = write.value
+    while value is not None and value.op == "cast":
+        value = value.args[0]
+    return value is None or value.op in ("add", "sub", "min", "max", "or")
 
 
 def _value(term: Term, launched: Launched) -> object:
