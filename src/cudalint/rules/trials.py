@@ -143,7 +143,7 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     With ``every`` all threads of the blocks are looked at, in the order of their ranks.
     A condition that only data decides keeps a thread away; one that all threads share and that has no value does not.
     """
-    guards = [support.over_passes(g.term) for g in chain(event.guard) if g.why != "assert"]
+    guards = [support.over_passes(g.term) for g in chain(event.guard)]
     loops = [g.loop for g in chain(event.guard) if g.loop is not None]
     known = sorted({abs(int(c)) for c in w.constants([*guards, *terms])})
     places = [_places(extent, known) for extent in trial.block]

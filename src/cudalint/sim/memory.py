@@ -588,6 +588,16 @@ class Memory:
         if far > FAR:
             raise Stop("fault", f"an access {far} bytes outside of '{obj.name}'")
 
+    def check_alignment(self, f: Frame, address: Any, align: int, site: Site) -> None:
+        """Note the lanes whose address of a vector is no multiple of its alignment."""
+        odd = address % align
+        if align < 8 or not np.any(odd):
+            return
+        first = int(address[np.flatnonzero(odd)[0]] if type(address) is np.ndarray else address)
+        obj = self.at(first)
+        if obj is not None and obj.base % align == 0:
+            self._misaligned(f, obj, address - np.int64(obj.base), odd, align, site)
+
     def _misaligned(self, f: Frame, obj: Object, byte: Any, odd: Any, size: int, site: Site) -> None:
         lanes = np.flatnonzero(odd) if type(odd) is np.ndarray else [0]
         for position in range(self.misaligned.room(site, len(lanes))):

@@ -263,6 +263,7 @@ def load_whole(f: Frame, where: Address, type_: Type, site: Site) -> Any:
     if isinstance(type_, (Int, Float, Ptr)):
         return f.machine.memory.load(f, where, type_, site)
     if isinstance(type_, Struct):
+        f.machine.memory.check_alignment(f, flat(where), type_.align or 1, site)
         places = offsets(type_)
         return {
             name: load_whole(f, moved(where, places[name]), field, site) for name, field in (type_.fields or {}).items()
@@ -284,6 +285,7 @@ def store(f: Frame, where: Address, type_: Type, value: Any, site: Site) -> None
     elif isinstance(type_, Struct):
         if type(value) is not dict:
             raise Unsupported(f"storing something else as '{type_}'")
+        f.machine.memory.check_alignment(f, flat(where), type_.align or 1, site)
         places = offsets(type_)
         for name, field in (type_.fields or {}).items():
             if name in value:

@@ -1,0 +1,97 @@
+"""CL408 misaligned-pack: a vector access whose scalar offset need not be a multiple of the vector's width."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from cudalint.facts import terms as t
+from cudalint.facts.events import chain
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.uniformity import expand
+from cudalint.findings import Witness
+from cudalint.ir.types import I64
+from cudalint.rules import launches, support
+from cudalint.rules.draft import Draft
+from cudalint.rules.trials import trials, unreached, value, visits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.events import Access
+    from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Poly, Term
+
+CODES = ("CL408",)
+
+_TRIES = 30
+_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "param"})
+
+
+def check(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each runtime size that need not be a multiple: the first access that hangs on it."""
+    if not kernel.is_kernel or not kernel.flow.complete:
+        return
+    told: set[frozenset[Term]] = set()
+    for access in kernel.flow.accesses:
+        if access.obj.kind != "global" or access.width not in (2, 4, 8, 16) or not access.scalar or access.obj.origin:
+            continue
+        address = expand(access.scalar)
+        culprits = _culprits(address, access.width)
+        if not culprits or culprits in told:
+            continue
+        draft = _draft(kernel, access, address)
+        if draft is not None:
+            told.add(culprits)
+            yield draft
+
+
+def _culprits(address: Poly, width: int) -> frozenset[Term]:
+    """The runtime sizes that the terms which are no multiple of the width hang on; none where something else does."""
+    found: set[Term] = set()
+    for monomial, factor in address.items():
+        if factor % width == 0:
+            continue
+        if any(x.op != "atom" or x.data.kind not in _KINDS for x in monomial):
+            return frozenset()
+        sizes = {x for x in monomial if x.data.kind == "param"}
+        # A thread's or a block's number alone, or a constant, is the kernel's own arithmetic and no size's.
+        if not sizes:
+            return frozenset()
+        found |= sizes
+    return frozenset(found)
+
+
+def _draft(kernel: Kernel, access: Access, address: Poly) -> Draft | None:
+    index, width = from_poly(address, I64), access.width
+    guards = [g.term for g in chain(access.guard) if g.why != "assert"]
+    for trial in islice(trials(kernel, [index, *guards, t.const(width)]), _TRIES):
+        for visit in visits(access, trial, [index]):
+            at = value(index, visit.env)
+            if not isinstance(at, int) or at < 0 or at % width == 0:
+                continue
+            exact = unreached(kernel, trial)
+            where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
+            return Draft(
+                "CL408", access.fn, access.fn.file, access.node.start, access.node.end,
+                f"`{support.text(access.fn, access.node)}` takes {width} elements at once from an offset that need not "
+                f"be a multiple of {width}: at {launches.told(trial.sizes)} {where} comes to offset {at}, a misaligned "
+                f"address{support.EXACT if exact else ''}",
+                f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
+                Witness(
+                    trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
+                    {"offset": at, "width": width},
+                ),
+                (*support.launched_at(kernel, 1), *support.calls(access)),
+                "note" if exact else None,
+            )  # fmt: skip
+    return None
+
+
+def experiment_cl408(bench: Bench) -> Plan:
+    """Accesses at addresses that are no multiple of their size."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
+    return Plan(chosen.trials(), oracle.misaligned, watch=frozenset(), anywhere=True, bench=chosen)
