@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from cudalint import sim
 from cudalint.confirm import oracle as oracles
@@ -43,21 +43,38 @@ TIMEOUT = 20.0
 
 
 class Limits(NamedTuple):
-    """What the command line asks for: sizes of the main parameter, a block's size, seconds for an experiment."""
+    """What the command line asks for: sizes of the main parameter, a block's size, seconds for an experiment, and
+    where it is to be run."""
 
     sizes: tuple[int, ...] = ()
     block: int | None = None
     timeout: float = TIMEOUT
+    backend: Backend | None = None
+
+
+class Backend(Protocol):
+    """Where kernels are run. ``grade`` is what its evidence is worth: ``simulated`` or ``measured``."""
+
+    grade: Literal["simulated", "measured"]
+
+    def run(
+        self, bench: Bench, plan: Plan, trial: Trial, setups: list[Setup], until: float | None
+    ) -> list[sim.Observation]:
+        """What a launch shows, and the one that it is compared with, if there is one and the first could be run."""
 
 
 class Outcome(NamedTuple):
-    """One run of an experiment. ``word``: ok, wrong, refused, hang, inconclusive or not launched."""
+    """One run of an experiment. ``word``: ok, wrong, refused, hang, inconclusive or not launched. ``setups`` are its
+    launches, ``asked`` the fields of the observation that the oracle looked at, ``seen`` what the runs showed."""
 
     trial: Trial
     word: str
     fault: Fault | None
     setup: Setup | None
     reason: str | None = None
+    setups: tuple[Setup, ...] = ()
+    asked: frozenset[str] = frozenset()
+    seen: tuple[sim.Observation, ...] = ()
 
     @property
     def cell(self) -> str:
@@ -76,6 +93,8 @@ class Proof(NamedTuple):
     line: int
     evidence: Evidence
     outcomes: tuple[Outcome, ...]
+    bench: Bench | None = None
+    plan: Plan | None = None
 
 
 def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
@@ -86,6 +105,40 @@ def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
     turns = {(n - 1) // block[0] % gx for n in sizes if n > 0 and total > 0 and block[0] > 0}
     found = {0, 1, *turns, gx - 1, gx, total - gx, total - 2, total - 1, *(total - 1 - i for i in range(_ENDS))}
     return sorted(b for b in found if 0 <= b < total)
+
+
+class Simulator:
+    """The backend that runs kernels on the CPU, of a large launch the blocks that matter."""
+
+    grade: Literal["simulated", "measured"] = "simulated"
+
+    def run(
+        self, bench: Bench, plan: Plan, trial: Trial, setups: list[Setup], until: float | None
+    ) -> list[sim.Observation]:
+        found: list[sim.Observation] = []
+        for setup in setups:
+            if not found or found[-1].end not in ("refused", "inconclusive"):
+                found.append(_run(bench, plan, trial, setup, until))
+        return found
+
+
+SIMULATOR = Simulator()
+
+
+class Asked:
+    """An observation that notes which of its fields an oracle looks at."""
+
+    def __init__(self, seen: sim.Observation) -> None:
+        self._seen, self._fields = seen, set[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self._fields.add(name)
+        return getattr(self._seen, name)
+
+    @property
+    def _unseen(self) -> set[str]:
+        """The fields that the oracle asked for and that were not observed."""
+        return self._fields & getattr(self._seen, "unseen", set())
 
 
 def _run(bench: Bench, plan: Plan, trial: Trial, setup: Setup, until: float | None) -> sim.Observation:
@@ -106,7 +159,16 @@ def _run(bench: Bench, plan: Plan, trial: Trial, setup: Setup, until: float | No
     ))  # fmt: skip
 
 
-def attempt(bench: Bench, plan: Plan, trial: Trial, until: float | None = None) -> Outcome:
+_FIELDS = {
+    "races": "races", "uninitialised": "reads of memory that nothing has written", "misaligned": "misaligned accesses",
+    "outside": "every access", "absent": "every collective", "buffers": "who writes what", "arrivals": "arrivals",
+    "wraps": "arithmetic", "divergent": "arrivals",
+}  # fmt: skip
+
+
+def attempt(
+    bench: Bench, plan: Plan, trial: Trial, until: float | None = None, backend: Backend = SIMULATOR
+) -> Outcome:
     """Run one trial and judge it; inconclusive where it is not done by ``until`` (of the monotonic clock)."""
     harness = bench.harness
     host = harness.assignment(trial.sizes, None if trial.block is None else trial.block[0])
@@ -124,36 +186,46 @@ def attempt(bench: Bench, plan: Plan, trial: Trial, until: float | None = None) 
             grid, block = plan.reference(setup)
             if all(a >= b for a, b in zip((*grid, *block), (*setup.grid, *setup.block))):
                 setup = setup._replace(args=harness.setup(host, grid, block).args)
-        seen_run = _run(bench, plan, trial, setup, until)
-        run = oracles.Run(setup, seen_run)
+        setups, same = [setup], False
+        if plan.reference is not None:
+            grid, block = plan.reference(setup)
+            same = (grid, block) == (setup.grid, setup.block)
+            if not same:
+                # The same buffers: only the launch differs.
+                setups.append(harness.setup(host, grid, block)._replace(args=setup.args))
+        observed = backend.run(bench, plan, trial, setups, until)
+        seen_run = observed[0]
+        asked = Asked(seen_run)
+        run = oracles.Run(setup, asked)  # type: ignore[arg-type]  # it stands for the observation
+        made = Outcome(trial, "ok", None, setup, None, tuple(setups), frozenset(), tuple(observed))
         if seen_run.end == "refused":
             fault = plan.oracle(run) if plan.refusal else None
-            return Outcome(trial, "refused", fault, setup, seen_run.launch_error)
+            return made._replace(word="refused", fault=fault, reason=seen_run.launch_error)
         if plan.reference is not None and seen_run.end != "inconclusive":
-            grid, block = plan.reference(setup)
-            if (grid, block) != (setup.grid, setup.block):
-                # The same buffers: only the launch differs.
-                repaired = harness.setup(host, grid, block)._replace(args=setup.args)
-                run = run._replace(repaired=repaired, reference=_run(bench, plan, trial, repaired, until))
-            else:
-                run = run._replace(repaired=setup, reference=seen_run)
-            assert run.reference is not None
-            if run.reference.end in ("inconclusive", "refused"):
-                why = run.reference.reason or f"no launch to compare with: {run.reference.launch_error}"
-                return Outcome(trial, "inconclusive", None, setup, why)
+            reference = seen_run if same else observed[1] if len(observed) > 1 else None
+            if reference is not None and reference.end in ("inconclusive", "refused"):
+                why = reference.reason or f"no launch to compare with: {reference.launch_error}"
+                return made._replace(word="inconclusive", reason=why)
+            run = run._replace(repaired=setups[-1], reference=reference)
         fault = plan.oracle(run)
+        made = made._replace(asked=frozenset(asked._fields))
     except (Unready, Unsupported) as why:
         return Outcome(trial, "inconclusive", None, None, str(why))
     if fault is not None:
-        return Outcome(trial, "hang" if fault.symptom == "hang" else "wrong", fault, setup)
+        return made._replace(word="hang" if fault.symptom == "hang" else "wrong", fault=fault)
     if seen_run.end == "no-end":
-        return Outcome(trial, "hang", None, setup, f"does not end: {seen_run.reason}")
+        return made._replace(word="hang", reason=f"does not end: {seen_run.reason}")
     if seen_run.end in ("inconclusive", "fault"):
-        return Outcome(trial, "inconclusive", None, setup, seen_run.reason or seen_run.end)
-    return Outcome(trial, "ok", None, setup)
+        return made._replace(word="inconclusive", reason=seen_run.reason or seen_run.end)
+    if asked._unseen:
+        what = ", ".join(sorted({_FIELDS[x] for x in asked._unseen}))
+        return made._replace(word="inconclusive", reason=f"a run on a GPU does not show {what}")
+    return made
 
 
-def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence, tuple[Outcome, ...]]:
+def prove(
+    bench: Bench, plan: Plan, timeout: float = TIMEOUT, backend: Backend = SIMULATOR
+) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts."""
     until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
     late = f"{OUT_OF_TIME} after {timeout:g} s"
@@ -166,11 +238,11 @@ def prove(bench: Bench, plan: Plan, timeout: float = TIMEOUT) -> tuple[Evidence,
         if time.monotonic() > until:
             done[k] = Outcome(trial, "inconclusive", None, None, late)
         else:
-            done[k] = attempt(bench, plan, trial, until)
+            done[k] = attempt(bench, plan, trial, until, backend)
             if done[k].reason == OUT_OF_TIME:
                 done[k] = done[k]._replace(reason=late)
     outcomes = [done[k] for k in sorted(done)]
-    return verdict(bench, plan, outcomes), tuple(outcomes)
+    return verdict(bench, plan, outcomes)._replace(grade=backend.grade), tuple(outcomes)
 
 
 def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
@@ -279,6 +351,8 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
     for launch in subject.launches:
         path, line = _where(subject.kernel, launch)
         outcomes: tuple[Outcome, ...] = ()
+        bench: Bench | None = None
+        plan: Plan | None = None
         if make is None:
             evidence = Evidence("static", "not-run", "advice" if code in ADVICE else "no experiment for this rule")
         elif not subject.kernel.is_kernel:
@@ -288,7 +362,8 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 bench = Bench(code, subject.kernel, launch, subject.witness)
                 plan = make(bench)
                 bench = plan.bench or bench
-                evidence, outcomes = prove(bench, _sized(bench, plan, limits), limits.timeout)
+                plan = _sized(bench, plan, limits)
+                evidence, outcomes = prove(bench, plan, limits.timeout, limits.backend or SIMULATOR)
             except (Unready, Unsupported) as why:
                 evidence = Evidence("simulated", "inconclusive", str(why))
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
@@ -296,7 +371,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 if os.environ.get("CUDALINT_DEBUG"):
                     raise
                 evidence = Evidence("simulated", "inconclusive", f"unsupported: {type(fault).__name__}: {fault}")
-        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes)
+        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, bench, plan)
         if evidence.verdict == "confirmed":
             return
 

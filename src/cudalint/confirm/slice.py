@@ -10,16 +10,20 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.confirm.prelude import PRELUDE
+from cudalint.facts.calls import PURE
 from cudalint.frontend.declare import syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tree_sitter import Node
 
+    from cudalint.confirm.watch import Edit, Watch
     from cudalint.facts.model import Kernel
     from cudalint.frontend.declare import Declarations
     from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import FunctionDecl
+    from cudalint.ir.types import Type
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _INCLUDE = re.compile(rb"""^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]""", re.MULTILINE)
@@ -32,10 +36,18 @@ _OUTERMOST = ("translation_unit", "declaration_list")
 
 
 class Slice(NamedTuple):
-    """``source`` is what is compiled, ``name`` the expression by which the kernel is found in it."""
+    """``name`` is the expression by which the kernel is found in ``source``; ``watched`` is the body with the edits of
+    a :class:`~cudalint.confirm.watch.Watch`."""
 
-    source: str
+    includes: str
+    body: str
     name: str
+    watched: str | None = None
+
+    @property
+    def source(self) -> str:
+        """What is compiled."""
+        return self.includes + PRELUDE + self.body
 
 
 class _Piece(NamedTuple):
@@ -47,8 +59,8 @@ class _Piece(NamedTuple):
     around: tuple[str, ...]
 
 
-def slice_of(kernel: Kernel) -> Slice:
-    """The slice of a kernel, with the expression that names the instance of a template."""
+def slice_of(kernel: Kernel, watch: Watch | None = None) -> Slice:
+    """The slice of a kernel, with the expression that names the instance of a template or one of several overloads."""
     files = _in_order(kernel.decl.file)
     offered: dict[bytes, list[_Piece]] = {}
     always: list[_Piece] = []
@@ -65,8 +77,12 @@ def slice_of(kernel: Kernel) -> Slice:
             wanted[key] = piece
             for word in set(_WORD.findall(piece.file.text[piece.start : piece.end])):
                 stack.extend(offered.get(word, ()))
-    body = "".join(_shown(piece) for _, piece in sorted(wanted.items()))
-    return Slice("".join([*_includes(files), PRELUDE, body]), _name(kernel))
+    pieces = [piece for _, piece in sorted(wanted.items())]
+    body, watched = "".join(_shown(piece, {}) for piece in pieces), None
+    if watch is not None:
+        edits = watch.edits()
+        watched = "".join(_shown(piece, edits) for piece in pieces)
+    return Slice("".join(_includes(files)), body, _name(kernel, files), watched)
 
 
 def _in_order(file: SourceFile) -> list[SourceFile]:
@@ -134,8 +150,13 @@ def _piece(file: SourceFile, node: Node) -> _Piece:
     return _Piece(file, node.start_byte, end, tuple(around[::-1]))
 
 
-def _shown(piece: _Piece) -> str:
-    text = piece.file.text[piece.start : piece.end].decode("utf-8", "replace")
+def _shown(piece: _Piece, edits: Mapping[int, tuple[SourceFile, list[Edit]]]) -> str:
+    parts, done = [], piece.start
+    for start, end, words in edits.get(id(piece.file), (None, []))[1]:
+        if piece.start <= start and end <= piece.end:
+            parts += [piece.file.text[done:start], words.encode()]
+            done = end
+    text = b"".join([*parts, piece.file.text[done : piece.end]]).decode("utf-8", "replace")
     line = piece.file.span(piece.start, piece.start).line
     heads = "".join(f"{head} {{ " for head in piece.around)
     path = piece.file.path.replace("\\", "/").rpartition("/")[2]
@@ -151,18 +172,39 @@ def _includes(files: Iterable[SourceFile]) -> Iterator[str]:
         yield f"#include <{name}>\n"
 
 
-def _name(kernel: Kernel) -> str:
-    """``ns::kernel<float, 256>``."""
-    if not kernel.decl.template:
-        return kernel.name
+def _name(kernel: Kernel, files: Sequence[SourceFile]) -> str:
+    """``ns::kernel<float, 256>``; of several functions of one name the one with these parameters."""
+    decl = kernel.decl
+    if not decl.template:
+        same = {(f.file.path, f.start) for file in files for f in file.declarations.functions
+                if f.qualname == decl.qualname and (f.has_body or f.kind != "kernel")}  # fmt: skip
+        if len(same) < 2 and decl.name not in PURE:
+            return kernel.name
+        parameters = _parameters(decl)
+        return f"(void (*){parameters}){kernel.name}" if parameters else kernel.name
     bound = dict(kernel.bindings)
+    usual = {var.name: var.usual for var in kernel.function.template}
+    defaults = decl.file.text[syntax_of(decl).node.start_byte : decl.name_start].decode("utf-8", "replace")
     arguments = []
-    for name, _ in kernel.decl.template:
-        value = bound.get(name)
+    for name, kind in decl.template:
+        value: Type | int | str | None = bound.get(name)
         if value is None:
-            break  # the rest has defaults, or is deduced and cannot be named
+            if re.search(rf"\b{re.escape(name)}\s*=", defaults):
+                break  # it and all after it have defaults
+            value = "float" if kind == "type" else next(iter(usual.get(name, ())), 2)
         arguments.append(str(value))
     return f"{kernel.name}<{', '.join(arguments)}>"
+
+
+def _parameters(decl: FunctionDecl) -> str:
+    """The parameters of a function as its text has them, on one line."""
+    text = decl.file.text[decl.name_end : decl.end].decode("utf-8", "replace")
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == ")" and depth == 0:
+            return " ".join(text[: at + 1].split())
+    return ""
 
 
 __all__ = ["Slice", "slice_of"]

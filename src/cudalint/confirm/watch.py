@@ -1,0 +1,483 @@
+"""What a kernel does, made visible by edits to its source: who touches what, arrives where, wraps when.
+
+Every edit calls a function of :data:`DEVICE` with the number of a site; a table made by the runner says which
+buffer a site is about. Nothing of what the kernel computes changes, but for accesses outside of a buffer: those go to
+a scratch page, so that they can all be told and the context survives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cudalint.facts.assigned import children
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import BOOL, Array, Int, Ptr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cudalint.facts.events import Access, Barrier, Collective, Obj
+    from cudalint.facts.model import Kernel
+    from cudalint.frontend.source import SourceFile
+
+Edit = tuple[int, int, str]
+"""Replace the bytes [start, end) of a file's text by these words."""
+_KINDS = {"r": "0", "w": "1", "atomic": "2", "rw": "3"}
+_ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
+_REDUCTIONS = tuple(f"__reduce_{x}_sync" for x in ("add", "min", "max", "and", "or", "xor"))
+_WARP = (
+    "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
+    "__all_sync", "__match_any_sync", *_REDUCTIONS,
+)  # fmt: skip
+_TILE = ("shfl", "shfl_up", "shfl_down", "shfl_xor")
+
+
+class Site(NamedTuple):
+    """A place in the source that calls in. ``objects`` are those that an access there is to, ``slot`` the number of
+    an arrival's counters."""
+
+    node: ir.Node
+    file: SourceFile
+    what: str
+    objects: frozenset[Obj] = frozenset()
+    slot: int = -1
+    name: str = ""
+
+
+class Watch:
+    """The edits that let a kernel be watched. ``blind`` names the fields of an observation that they leave open."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.sites: list[Site] = []
+        self.slots = 0
+        self.blind: set[str] = set()
+        self._marks: dict[int, tuple[SourceFile, list[tuple[int, int, int, int, str]]]] = {}
+        flow = kernel.flow
+        self._kernel = kernel.function
+        accesses: dict[tuple[int, int, int], list[Access]] = {}
+        for access in flow.accesses:
+            if access.obj.kind in ("global", "shared", "unknown"):
+                key = (id(access.fn.file), access.node.start, access.node.end)
+                accesses.setdefault(key, []).append(access)
+        for group in accesses.values():
+            self._access(group)
+        for barrier in _once(flow.barriers):
+            if barrier.scope != "warp":
+                self._barrier(barrier)
+        for collective in _once(flow.collectives):
+            self._collective(collective)
+        if flow.collectives:
+            body = self._kernel.body
+            self._put(self._kernel.file, body.start, body.start + 1, "{ cudalint_leaving cudalint_left; ")
+        for function in _functions(kernel):
+            self._numbers(function)
+        if flow.opaques or not flow.complete:
+            self.blind |= {"outside"}
+
+    def edits(self) -> dict[int, tuple[SourceFile, list[Edit]]]:
+        """The edits by file (its ``id``), in the order of their places."""
+        found = {}
+        for key, (file, marks) in self._marks.items():
+            ordered = sorted(marks)
+            found[key] = (file, [(start, end, text) for start, _, _, end, text in ordered])
+        return found
+
+    # --- where edits go -----------------------------------------------------------------------
+
+    def _put(self, file: SourceFile, start: int, end: int, text: str) -> None:
+        """Other words in place of [start, end)."""
+        self._mark(file, start, 2, 0, end, text)
+
+    def _around(self, file: SourceFile, start: int, end: int, before: str, after: str, level: int = 0) -> None:
+        """Words before and after [start, end); of several pairs for one node that of the highest level is outside."""
+        # At one place ends come first, the inner ones before the outer ones; then beginnings, the outer ones first;
+        # then words in place of something.
+        self._mark(file, end, 0, (end - start) * 4 + level, end, after)
+        self._mark(file, start, 1, -(end - start) * 4 - level, start, before)
+
+    def _mark(self, file: SourceFile, at: int, rank: int, order: int, end: int, text: str) -> None:
+        self._marks.setdefault(id(file), (file, []))[1].append((at, rank, order, end, text))
+
+    def _site(self, node: ir.Node, file: SourceFile, what: str, **more: Any) -> int:
+        self.sites.append(Site(node, file, what, **more))
+        return len(self.sites) - 1
+
+    def _slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    # --- memory -------------------------------------------------------------------------------
+
+    def _access(self, group: list[Access]) -> None:
+        first = group[0]
+        node, file = first.node, first.fn.file
+        text = file.text[node.start : node.end]
+        objects = frozenset(a.obj for a in group)
+        kinds = {o.kind for o in objects}
+        modes = {a.mode for a in group}
+        mode = modes.pop() if len(modes) == 1 else "rw"
+        field = "shared" if "shared" in kinds else "outside"
+        place = isinstance(node, ir.Member) and (b"." in text or b"->" in text) and _in_memory(node)
+        place |= isinstance(node, ir.Index) and isinstance(node.base.type, (Ptr, Array)) and (
+            text.endswith(b"]") or text.startswith(b"*"))  # fmt: skip
+        pointer = not place and isinstance(node.type, Ptr) and not isinstance(node, (ir.Index, ir.Member))
+        if isinstance(node, ir.Ref) and node.var.kind == "shared" and not isinstance(node.type, Array):
+            place = True
+        if not place and not pointer:
+            self.blind.add(field)
+            return
+        site = self._site(node, file, "access", objects=objects)
+        call = f"{site}, {_KINDS[mode]}"
+        if kinds == {"shared"}:
+            base = next(iter(objects)).var
+            if len(objects) > 1 or base is None or first.fn.decl is not self._kernel.decl:
+                self.blind.add("shared")
+                return
+            size = "cudalint_dynamic()" if base.extern else f"sizeof({base.name})"
+            call = f"{call}, (const void *)&{base.name}, {size}"
+        if place:
+            self._around(file, node.start, node.end, f"(*cudalint_at({call}, &(", ")))", 1)
+        else:
+            self._around(file, node.start, node.end, f"cudalint_at({call}, ", ")", 1)
+
+    # --- arrivals -----------------------------------------------------------------------------
+
+    def _barrier(self, event: Barrier) -> None:
+        slot = self._slot()
+        self._site(event.node, event.fn.file, event.scope, slot=slot, name=event.name)
+        self._around(event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), ", ")")
+
+    def _collective(self, event: Collective) -> None:
+        node, file = event.node, event.fn.file
+        text = file.text
+        name = event.name.rpartition("::")[2]
+        if not isinstance(node, ir.Call):
+            self.blind.add("absent")
+        elif name in _WARP and text.startswith(name.encode(), node.start):
+            slot = self._slot()
+            site = self._site(node, file, "lanes", slot=slot, name=name)
+            bracket = text.index(b"(", node.start)
+            self._put(file, node.start, bracket + 1, f"cudalint{name}({slot}, {site}, ")
+        elif name in _TILE and node.receiver is not None and "tile" in str(node.receiver.type):
+            slot = self._slot()
+            site = self._site(node, file, "lanes", slot=slot, name=event.name)
+            bracket = text.index(b"(", node.receiver.end)
+            self._put(file, node.receiver.end, bracket + 1, ", ")
+            self._around(file, node.start, node.end, f"cudalint_tile_{name}({slot}, {site}, ", "")
+        else:
+            self.blind.add("absent")
+
+    # --- arithmetic ---------------------------------------------------------------------------
+
+    def _numbers(self, function: ir.Function) -> None:
+        text = function.file.text
+        head = text[function.start : function.body.start]
+        if b"constexpr" in head or b"consteval" in head:
+            return
+        stack: list[tuple[Any, bool]] = [(function.body, False)]
+        while stack:
+            node, constant = stack.pop()
+            kind = type(node)
+            if kind is ir.VarDecl and (node.var.static or _fixed(text, node)):
+                constant = True
+            if not constant:
+                if kind is ir.Binary and node.op in _ARITHMETIC and isinstance(node.optype, Int):
+                    if not (_literal(node.left) and _literal(node.right)):
+                        self._operation(function, node)
+                elif kind is ir.Assign:
+                    self._assignment(function, node)
+                elif kind is ir.VarDecl and node.init is not None:
+                    self._stored(function, node.init, node.var.type)
+                elif kind is ir.Cast:
+                    self._stored(function, node.operand, node.type)
+            stack.extend((child, constant) for child in children(node))
+
+    def _operation(self, function: ir.Function, node: ir.Binary) -> None:
+        at = _operator(function.file.text, node.left.end, node.right.start, node.op)
+        if at is None or node.start > node.left.start:
+            return
+        site = self._site(node, function.file, "wrap", name=node.op)
+        self._put(function.file, at, at + 1, ",")
+        self._around(function.file, node.start, node.end, f"cudalint_{_ARITHMETIC[node.op]}({site}, ", ")")
+
+    def _assignment(self, function: ir.Function, node: ir.Assign) -> None:
+        target = node.target
+        if not node.op:
+            if isinstance(target.type, Int):
+                self._stored(function, node.value, target.type)
+            return
+        if not isinstance(target, ir.Ref) or node.op not in _ARITHMETIC or not isinstance(node.optype, Int):
+            return
+        text = function.file.text
+        at = _operator(text, target.end, node.value.start, node.op + "=")
+        if at is None or not isinstance(target.type, Int):
+            return
+        name = text[target.start : target.end].decode()
+        site = self._site(node, function.file, "wrap", name=node.op)
+        self._put(function.file, at, at + 2, f"= cudalint_{_ARITHMETIC[node.op]}({site}, {name}, ")
+        self._around(function.file, node.start, node.end, "", ")")
+
+    def _stored(self, function: ir.Function, value: ir.Expr, to: Any) -> None:
+        """A value that is put into a narrower integer."""
+        have = value.type
+        if not isinstance(to, Int) or not isinstance(have, Int) or to is BOOL or have.bits < 32 or _literal(value):
+            return
+        if have.bits < to.bits or (have.bits == to.bits and have.signed == to.signed):
+            return
+        if isinstance(value, (ir.Construct, ir.Comma)):
+            return
+        site = self._site(value, function.file, "convert", name=str(to))
+        self._around(
+            function.file, value.start, value.end, f"cudalint_fits<{to.bits}, {int(to.signed)}>({site}, ", ")", 2
+        )
+
+
+def _once(events: Iterable[Any]) -> Iterator[Any]:
+    seen = set()
+    for event in events:
+        key = (id(event.fn.file), event.node.start, event.node.end)
+        if key not in seen:
+            seen.add(key)
+            yield event
+
+
+def _functions(kernel: Kernel) -> Iterator[ir.Function]:
+    """The kernel and what it calls, each text once."""
+    flow = kernel.flow
+    seen: set[tuple[int, int]] = set()
+    events: list[Any] = [*flow.accesses, *flow.operations, *flow.conversions, *flow.barriers, *flow.calls]
+    called = [call.callee for event in events for call in event.stack]
+    for function in [kernel.function, *called]:
+        key = (id(function.file), function.start)
+        if key not in seen and function.decl is not None:
+            seen.add(key)
+            yield function
+
+
+def _in_memory(node: ir.Expr) -> bool:
+    while isinstance(node, ir.Member):
+        node = node.base
+    return isinstance(node, ir.Index) and isinstance(node.base.type, (Ptr, Array))
+
+
+def _literal(node: ir.Expr) -> bool:
+    """Whether an expression is made of constants alone, so that it may stand where a constant is asked for."""
+    stack: list[Any] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, (ir.Special, ir.Call, ir.Index, ir.Opaque)):
+            return False
+        if isinstance(item, ir.Ref) and not item.var.const and item.var.kind != "template":
+            return False
+        stack.extend(children(item))
+    return True
+
+
+def _fixed(text: bytes, node: ir.VarDecl) -> bool:
+    line = text.rfind(b";", 0, node.start), text.rfind(b"{", 0, node.start)
+    return b"constexpr" in text[max(*line, 0) : node.end]
+
+
+def _operator(text: bytes, start: int, end: int, op: str) -> int | None:
+    """Where an operator stands between its operands; None where more than brackets and blanks stand beside it."""
+    between = text[start:end]
+    at = between.find(op.encode())
+    if at < 0 or between.replace(op.encode(), b"", 1).strip(b" \t\r\n()\\"):
+        return None
+    return start + at
+
+
+DEVICE = r"""
+struct cudalint_span {
+    unsigned long long base, bytes, element, granule, guard;
+    unsigned long long *first;  // the lowest thread that wrote a granule
+    long long *second;          // the highest one that wrote it by a plain store
+};
+struct cudalint_event { int kind, site; long long thread, at, value; };
+struct cudalint_table {
+    cudalint_span *spans;
+    int *buffer;  // of each site: its span, -1 none, -2 the one that the address lies in or near
+    cudalint_event *events;
+    unsigned *logged, *arrivals;
+    unsigned char *gone;
+    char *scratch;
+    long long threads, room, count;
+};
+__device__ cudalint_table cudalint_watch;
+
+__device__ __forceinline__ int cudalint_rank() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+__device__ __forceinline__ int cudalint_each() { return blockDim.x * blockDim.y * blockDim.z; }
+__device__ __forceinline__ long long cudalint_me() {
+    return (blockIdx.x + (long long)gridDim.x * (blockIdx.y + (long long)gridDim.y * blockIdx.z)) * cudalint_each()
+        + cudalint_rank();
+}
+__device__ __noinline__ void cudalint_log(int kind, int site, long long at, long long value) {
+    cudalint_table &w = cudalint_watch;
+    if (*(volatile unsigned *)w.logged >= w.room) return;
+    unsigned slot = atomicAdd(w.logged, 1u);
+    if (slot < w.room) w.events[slot] = {kind, site, cudalint_me(), at, value};
+}
+__device__ __forceinline__ long long cudalint_floor(long long a, long long b) { return a / b - (a % b < 0); }
+
+// An access: kind 0 loads, 1 stores, 2 does both at once, 3 one after the other.
+template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
+    cudalint_table &w = cudalint_watch;
+    int number = w.buffer[site];
+    unsigned long long a = (unsigned long long)p;
+    for (int i = 0; number == -2 && i < w.count; ++i)
+        if (a + w.spans[i].guard >= w.spans[i].base && a < w.spans[i].base + w.spans[i].bytes + w.spans[i].guard)
+            number = i;
+    if (number < 0) return p;
+    cudalint_span &s = w.spans[number];
+    long long off = (long long)(a - s.base);
+    if (off < 0 || off + sizeof(T) > s.bytes) {
+        long long at = cudalint_floor(off, s.element);
+        if (kind == 2) cudalint_log(2, site, at, number);
+        if (kind == 0 || kind == 3) cudalint_log(0, site, at, number);
+        if (kind == 1 || kind == 3) cudalint_log(1, site, at, number);
+        return (T *)w.scratch;
+    }
+    if (kind != 0 && s.first) {
+        long long me = cudalint_me();
+        for (unsigned long long g = off / s.granule; g <= (off + sizeof(T) - 1) / s.granule; ++g) {
+            atomicMin(s.first + g, (unsigned long long)me);
+            if (kind != 2) atomicMax(s.second + g, me);
+        }
+    }
+    return p;
+}
+// The same in an array of shared memory.
+template <typename T>
+__device__ T *cudalint_at(int site, int kind, const void *base, unsigned long long bytes, T *p) {
+    long long off = (long long)((unsigned long long)p - (unsigned long long)base);
+    if (off >= 0 && off + sizeof(T) <= bytes) return p;
+    if (kind == 2) cudalint_log(6, site, off, bytes);
+    if (kind == 0 || kind == 3) cudalint_log(4, site, off, bytes);
+    if (kind == 1 || kind == 3) cudalint_log(5, site, off, bytes);
+    return (T *)cudalint_watch.scratch;
+}
+__device__ __forceinline__ unsigned long long cudalint_dynamic() {
+    unsigned size;
+    asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(size));
+    return size;
+}
+
+// Arrivals at a barrier, and who takes part in a collective.
+__device__ __forceinline__ unsigned cudalint_arrive(int slot) {
+    volatile unsigned *count = cudalint_watch.arrivals + slot * cudalint_watch.threads + cudalint_me();
+    unsigned mine = *count + 1;
+    *count = mine;
+    __threadfence();
+    return mine;
+}
+struct cudalint_leaving {
+    __device__ ~cudalint_leaving() {
+        *(volatile unsigned char *)(cudalint_watch.gone + cudalint_me()) = 1;
+        __threadfence();
+        asm volatile("exit;");
+    }
+};
+__device__ __forceinline__ bool cudalint_there(int lane) {
+    return cudalint_rank() / 32 * 32 + lane < cudalint_each();
+}
+__device__ bool cudalint_present(int slot, unsigned mine, int lane) {
+    if (!cudalint_there(lane)) return false;
+    long long other = cudalint_me() - cudalint_rank() % 32 + lane;
+    return *(volatile unsigned *)(cudalint_watch.arrivals + slot * cudalint_watch.threads + other) >= mine;
+}
+__device__ bool cudalint_gone(int lane) {
+    if (!cudalint_there(lane)) return true;
+    long long other = cudalint_me() - cudalint_rank() % 32 + lane;
+    for (int i = 0; i < 4096; ++i)
+        if (*(volatile unsigned char *)(cudalint_watch.gone + other)) return true;
+    return false;
+}
+__device__ void cudalint_named(int slot, int site, unsigned mine, unsigned mask, bool read) {
+    int self = cudalint_rank() % 32;
+    if (!(mask >> self & 1)) cudalint_log(10, site, self, 0);
+    for (int lane = 0; lane < 32; ++lane)
+        if ((mask >> lane & 1) && (read || cudalint_there(lane)) && !cudalint_present(slot, mine, lane)) {
+            int gone = cudalint_gone(lane) ? 2 : 0;
+            if (read) cudalint_log(10, site, lane, gone | 1);
+            cudalint_log(10, site, lane, gone);
+            return;
+        }
+}
+__device__ void cudalint_taken(int slot, int site, unsigned mine, int lane) {
+    if (!cudalint_present(slot, mine, lane & 31))
+        cudalint_log(10, site, lane & 31, (cudalint_gone(lane & 31) ? 2 : 0) | 1);
+}
+__device__ __forceinline__ int cudalint_source(int kind, int lane, int operand, int width) {
+    int first = lane / width * width;
+    int from = kind == 0 ? first + (operand & (width - 1)) : kind == 1 ? lane - operand
+        : kind == 2 ? lane + operand : lane ^ operand;
+    return from < first || from >= first + width ? lane : from;
+}
+#define CUDALINT_SHUFFLE(name, kind) \
+    template <typename T, typename U> \
+    __device__ T cudalint##name(int slot, int site, unsigned mask, T value, U operand, int width = 32) { \
+        unsigned mine = cudalint_arrive(slot); \
+        T result = name(mask, value, operand, width); \
+        cudalint_named(slot, site, mine, mask, false); \
+        cudalint_taken(slot, site, mine, cudalint_source(kind, cudalint_rank() % 32, (int)operand, width)); \
+        return result; \
+    }
+CUDALINT_SHUFFLE(__shfl_sync, 0)
+CUDALINT_SHUFFLE(__shfl_up_sync, 1)
+CUDALINT_SHUFFLE(__shfl_down_sync, 2)
+CUDALINT_SHUFFLE(__shfl_xor_sync, 3)
+#define CUDALINT_VOTE(name) \
+    template <typename T> __device__ auto cudalint##name(int slot, int site, unsigned mask, T value) { \
+        unsigned mine = cudalint_arrive(slot); \
+        auto result = name(mask, value); \
+        cudalint_named(slot, site, mine, mask, false); \
+        return result; \
+    }
+CUDALINT_VOTE(__ballot_sync) CUDALINT_VOTE(__any_sync) CUDALINT_VOTE(__all_sync) CUDALINT_VOTE(__match_any_sync)
+#if __CUDA_ARCH__ >= 800
+CUDALINT_VOTE(__reduce_add_sync) CUDALINT_VOTE(__reduce_min_sync) CUDALINT_VOTE(__reduce_max_sync)
+CUDALINT_VOTE(__reduce_and_sync) CUDALINT_VOTE(__reduce_or_sync) CUDALINT_VOTE(__reduce_xor_sync)
+#endif
+#define CUDALINT_TILE(name, kind) \
+    template <typename G, typename T, typename U> \
+    __device__ T cudalint_tile_##name(int slot, int site, const G &group, T value, U operand) { \
+        unsigned mine = cudalint_arrive(slot); \
+        T result = group.name(value, operand); \
+        int size = group.size(); \
+        unsigned mask = (unsigned)((1ull << size) - 1) << (cudalint_rank() % 32 / size * size); \
+        cudalint_named(slot, site, mine, mask, false); \
+        cudalint_taken(slot, site, mine, cudalint_source(kind, cudalint_rank() % 32, (int)operand, size)); \
+        return result; \
+    }
+CUDALINT_TILE(shfl, 0) CUDALINT_TILE(shfl_up, 1) CUDALINT_TILE(shfl_down, 2) CUDALINT_TILE(shfl_xor, 3)
+
+// Arithmetic that wraps: kind 20 signed, 21 unsigned, 22 a conversion that changes the value.
+template <typename R> __device__ __forceinline__ void cudalint_exact(int site, __int128 exact, R result) {
+    if (exact != (__int128)result) cudalint_log((R)-1 < (R)0 ? 20 : 21, site, 0, (long long)result);
+}
+#define CUDALINT_OPERATION(name, op) \
+    template <typename A, typename B> __device__ __forceinline__ auto name(int site, A a, B b) { \
+        typedef decltype(a op b) R; \
+        R result = (R)((unsigned long long)(R)a op (unsigned long long)(R)b); \
+        cudalint_exact<R>(site, (__int128)(R)a op (__int128)(R)b, result); \
+        return result; \
+    }
+CUDALINT_OPERATION(cudalint_add, +)
+CUDALINT_OPERATION(cudalint_subtract, -)
+CUDALINT_OPERATION(cudalint_multiply, *)
+template <int bits, int is_signed, typename V> __device__ __forceinline__ V cudalint_fits(int site, V value) {
+    __int128 low = is_signed ? -((__int128)1 << (bits - 1)) : 0;
+    __int128 high = ((__int128)1 << (bits - is_signed)) - 1;
+    if ((__int128)value < low || (__int128)value > high) {
+        unsigned long long kept = bits == 64 ? (unsigned long long)value
+            : (unsigned long long)value & ((1ull << (bits % 64)) - 1);
+        if (is_signed && bits < 64 && (kept >> (bits - 1) & 1)) kept |= ~0ull << (bits % 64);
+        cudalint_log(22, site, 0, (long long)kept);
+    }
+    return value;
+}
+"""
+
+__all__ = ["DEVICE", "Edit", "Site", "Watch"]
