@@ -67,7 +67,7 @@ def miscounts(flow: Flow, launched: Sequence[Launch]) -> Iterator[Miscount]:
     """The calls of a host function that are given a number which elsewhere counts elements."""
     calls = [x for x in (_memory(event) for event in flow.calls) if x is not None]
     for memory in calls:
-        if memory.element < 2 or _BYTES.search(_source(memory.event, memory.node)):
+        if memory.element < 2 or _BYTES.search(_spelled(memory)):
             continue
         count = t.poly(memory.given)
         if not count or any(x.op != "atom" for x in t.atoms_of(count)):
@@ -122,7 +122,12 @@ def _elements_by_call(memory: Memory, count: Poly, calls: list[Memory]) -> CallE
     known = t.constant(count) is not None
     for other in calls:
         same = not set(memory.names).isdisjoint(other.names)
-        if other is memory or other.element < 2 or (known and not (same and other.element == memory.element)):
+        if (
+            other is memory
+            or other.element < 2
+            or other.event.fn is not memory.event.fn
+            or (known and not (same and other.element == memory.element))
+        ):
             continue
         # Two known numbers may be four times each other by chance: one has to be written by way of the other.
         if t.poly(other.given) == t.scale(count, other.element) and not (known and not _written_with(other, memory)):
@@ -132,10 +137,14 @@ def _elements_by_call(memory: Memory, count: Poly, calls: list[Memory]) -> CallE
 
 def _written_with(other: Memory, memory: Memory) -> bool:
     """Whether the bytes of one call are written with what the other is given: ``N * sizeof(float)`` beside ``N``."""
-    node = _bare(other.node)
-    init = node.var.init if isinstance(node, ir.Ref) and node.var.init is not None else node
-    words = {x for n in (node, init) for x in re.findall(r"\w+", _source(other.event, n))}
-    return set(re.findall(r"\w+", _source(memory.event, memory.node))) <= words
+    return set(re.findall(r"\w+", _source(memory.event, memory.node))) <= set(re.findall(r"\w+", _spelled(other)))
+
+
+def _spelled(memory: Memory) -> str:
+    """The bytes as written, and what the variable that holds them begins with."""
+    node = _bare(memory.node)
+    init = node.var.init if isinstance(node, ir.Ref) else None
+    return " ".join(_source(memory.event, x) for x in (node, init) if x is not None)
 
 
 def _source(event: CallEvent, node: ir.Expr) -> str:
