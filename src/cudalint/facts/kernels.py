@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
-from cudalint.facts.shapes import axes, is_block
+from cudalint.facts.shapes import axes, is_block, upper_bounds
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Float
 
@@ -384,6 +384,9 @@ class Case:
         """
         if self.empty is not None:
             return 0
+        furthest = self._furthest(item)
+        if furthest is not self:
+            return furthest.reach(item)
         last = self.peak(item.index) + 1
         tid, bid = item.thread, item.block
         if tid is not None and not any(x.op == "atom" and x.data.kind == "count" for x in t.atoms_of(item.index)):
@@ -398,6 +401,21 @@ class Case:
                 finally:
                     self.values[bid] = kept
         return last
+
+    def _furthest(self, item: Coordinate) -> Case:
+        """The case as the last thread sees it that a test of its own number lets through to the element."""
+        tid = item.thread
+        if tid is None or not item.accesses:
+            return self
+        most = self.values[tid]
+        for bound in upper_bounds(item.accesses[0].guard):
+            if bound.left == {(tid,): 1}:
+                limit = t.constant(bound.limit)
+                most = most if limit is None else min(most, limit - (not bound.inclusive))
+        if most >= self.values[tid] or most < 0:
+            return self
+        x, y, z = (most if TID[a] is tid else self.values[TID[a]] for a in AXES)
+        return self.of((self.values[BID["x"]], self.values[BID["y"]], self.values[BID["z"]]), (x, y, z))
 
     def _fresh(self, monomial: tuple[Term, ...], bid: Term) -> int:
         """A product in which the block's number is the one of the moment."""
