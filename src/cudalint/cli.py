@@ -74,7 +74,7 @@ def _parser() -> _Parser:
     check.add_argument("--confirm", action="store_true", help="run an experiment for each finding (see confirm)")
 
     confirm = commands.add_parser(
-        "confirm", help="prove findings: run their kernels in the simulator", allow_abbrev=False,
+        "confirm", help="prove findings: run their kernels in the simulator or on a GPU", allow_abbrev=False,
         description="Check, then run an experiment for each finding. Exit code as check.",
     )  # fmt: skip
     confirm.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
@@ -87,7 +87,13 @@ def _parser() -> _Parser:
     confirm.add_argument("--block", type=_jobs, metavar="T", help="threads of a block, instead")
     confirm.add_argument("--timeout", type=_jobs, metavar="SECONDS", default=20, help="for one experiment (20)")
     confirm.add_argument("--only-confirmed", action="store_true", help="report only what was confirmed")
-    confirm.add_argument("--backend", choices=("auto", "sim"), default="auto", help=argparse.SUPPRESS)
+    confirm.add_argument(
+        "--backend", choices=("auto", "sim", "cupy"), default="auto",
+        help="sim: simulate, nothing is executed; cupy: compile the kernels and run them on the GPU; auto: cupy where"
+        " there is a GPU that CuPy can use (default)",
+    )  # fmt: skip
+    confirm.add_argument("--repro", metavar="DIR", help="write a script there for each experiment, for CuPy and NumPy")
+    confirm.add_argument("--sanitizer", action="store_true", help="ask compute-sanitizer about what the GPU confirmed")
     confirm.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
     confirm.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
     confirm.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")

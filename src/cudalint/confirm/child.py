@@ -627,6 +627,8 @@ def run_script(experiment: dict[str, Any]) -> int:
     except Cannot as fault:
         print(f"cannot run: {fault}", file=sys.stderr)
         return 2
+    if "--plain" in sys.argv[1:]:
+        experiment = {**experiment, "watched": None}
     found = experiment_run(cupy, experiment, experiment.get("seconds", 10.0))
     seen = found[0][0]
     about = device(cupy) if not any(s.get("poisoned") for s, _ in found) else {}

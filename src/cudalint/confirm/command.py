@@ -13,6 +13,7 @@ from cudalint.errors import UsageError, closest
 if TYPE_CHECKING:
     import argparse
 
+    from cudalint.confirm.runner import Backend
     from cudalint.engine import Result
     from cudalint.report.verdicts import Verdict
 
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--config and --isolated exclude each other")
     if options.kernel and not options.code:
         raise UsageError("--kernel needs --as CODE")
-    limits = Limits(options.sizes, options.block, float(options.timeout))
+    backend = _backend(options.backend)
+    limits = Limits(options.sizes, options.block, float(options.timeout), backend)
     if options.code is not None:
         page = by_name().get(options.code) or by_name().get(options.code.upper())
         if page is None:
@@ -58,7 +60,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"cudalint: {problem}", file=sys.stderr)
     if not result.files and not result.problems:
         print(f"cudalint: no CUDA file to check in {' '.join(options.paths) or '.'}", file=sys.stderr)
-    result, _ = proved(result, limits)
+    result, proofs = proved(result, limits)
+    if options.repro is not None or options.sanitizer:
+        _witnesses(options, [p for _, p in sorted(proofs.items(), key=lambda item: (item[0][1], item[0][0]))])
     if options.only_confirmed:
         result = result._replace(findings=[f for f in result.findings if f.evidence.verdict == "confirmed"])
     _print(options, result)
@@ -66,6 +70,43 @@ def run(options: argparse.Namespace) -> int:
         return 2
     assert pages
     return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _backend(wanted: str) -> Backend | None:
+    """Where kernels are to be run, said before they are: None is the simulator."""
+    if wanted == "sim":
+        return None
+    from cudalint.confirm.gpu import Gpu, available
+
+    try:
+        missing = available()
+        if missing is not None:
+            raise UsageError(missing)
+        gpu = Gpu()
+    except UsageError as why:
+        if wanted == "cupy":
+            raise UsageError(f"--backend cupy: {why}") from why
+        print(f"cudalint: kernels are simulated: {why}", file=sys.stderr)
+        return None
+    print(f"cudalint: compiling kernels and running them on {gpu.name}", file=sys.stderr, flush=True)
+    return gpu
+
+
+def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:
+    """Write the scripts of ``--repro``, and have compute-sanitizer look at them."""
+    from cudalint.confirm.repro import sanitize, scripts
+
+    for name, text, symptom in scripts(proofs):
+        if text is None:
+            print(f"cudalint: no script for {name}: {symptom}", file=sys.stderr)
+            continue
+        if options.repro is not None:
+            os.makedirs(options.repro, exist_ok=True)
+            with open(os.path.join(options.repro, name), "w", encoding="utf-8") as file:
+                file.write(text)
+            print(f"cudalint: wrote {os.path.join(options.repro, name)}", file=sys.stderr)
+        if options.sanitizer:
+            print(f"cudalint: {name.removesuffix('.py')}: {sanitize(text, symptom)}", file=sys.stderr)
 
 
 def _print(options: argparse.Namespace, result: Result) -> None:
@@ -106,6 +147,8 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     worker = Worker({}, None, frozenset(x.path for x in targets))
     relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
     kernels = list(trial_of(code, options.kernel, worker, targets, limits))
+    if options.repro is not None or options.sanitizer:
+        _witnesses(options, [p for found in kernels for p in found])
     if options.kernel and not kernels:
         raise UsageError(f"no kernel '{options.kernel}' in {' '.join(options.paths) or '.'}")
     if options.only_confirmed:

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -279,7 +279,7 @@ class Gpu:
     UsageError (one line) where nothing can be run here.
     """
 
-    grade = "measured"
+    grade: Literal["simulated", "measured"] = "measured"
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="cudalint-")
@@ -337,9 +337,10 @@ class Gpu:
             self._child = None
 
     def run(
-        self, bench: Bench, _plan: Plan | None, _trial: Trial | None, setups: list[Setup], until: float | None
+        self, bench: Bench, plan: Plan, trial: Trial, setups: list[Setup], until: float | None
     ) -> list[Observation]:
-        """Run the launches, the first with what it is compared with."""
+        """Run the launches, each of them whole."""
+        del plan, trial
         return [*self.ask(Experiment(bench.kernel, setups), until)]
 
     def ask(self, experiment: Experiment, until: float | None = None) -> list[Measured]:
@@ -378,7 +379,9 @@ class Gpu:
 
 def available() -> str | None:
     """Why there is no CuPy to try; None where there is one."""
-    return None if importlib.util.find_spec("cupy") is not None else "CuPy is not installed"
+    if importlib.util.find_spec("cupy") is not None:
+        return None
+    return "CuPy is missing: pip install cupy-cuda13x (or cupy-cuda12x, as the driver's CUDA version is)"
 
 
 __all__ = ["Experiment", "Gpu", "Measured", "available", "measured"]

@@ -10,7 +10,11 @@ from cudalint.confirm.prelude import PRELUDE
 from cudalint.confirm.watch import DEVICE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cudalint.confirm.experiment import Plan
     from cudalint.confirm.gpu import Experiment
+    from cudalint.confirm.runner import Outcome, Proof
 
 _HEAD = '''\
 #!/usr/bin/env python3
@@ -63,6 +67,119 @@ def _literal(value: Any, depth: int = 0) -> str:
         return repr(value)
     inner = "".join(f"{'    ' * (depth + 1)}{key!r}: {_literal(each, depth + 1)},\n" for key, each in value.items())
     return "{\n" + inner + "    " * depth + "}"
+
+
+_SYMPTOMS = {"arrivals": "divergent-barrier", "absent": "absent-lane", "outside": "outside", "wraps": "wrap",
+             "buffers": "never-written"}  # fmt: skip
+_TOOLS = {"outside": "memcheck", "outside-shared": "memcheck", "divergent-barrier": "synccheck", "race": "racecheck",
+          "stale-read": "initcheck"}  # fmt: skip
+
+
+def scripts(proofs: Iterable[Proof]) -> Iterator[tuple[str, str | None, str]]:
+    """(file name, text, symptom) for each proof, of the run that shows the fault or else of the one that was
+    expected to; text is None where there is nothing to run, with the reason in place of the symptom."""
+    from cudalint.confirm.gpu import Experiment
+    from cudalint.sim.values import Unsupported
+
+    taken: set[str] = set()
+    for proof in proofs:
+        name = file_name(proof.code, proof.kernel, proof.line)
+        while name in taken:
+            name = f"{name.removesuffix('.py')}-more.py"
+        taken.add(name)
+        shown = [o for o in proof.outcomes if o.setups]
+        chosen = next((o for o in proof.outcomes if o.fault is not None), shown[0] if shown else None)
+        if chosen is None or not chosen.setups or proof.bench is None or proof.plan is None:
+            yield name, None, "nothing of it runs on a GPU"
+            continue
+        try:
+            experiment = Experiment(proof.bench.kernel, list(chosen.setups))
+        except Unsupported as why:
+            yield name, None, str(why)
+            continue
+        symptoms = _judge(chosen)
+        extra = {
+            "judge": symptoms,
+            "places": _places(experiment, proof.plan, chosen),
+            "whole": sorted(proof.bench.whole() & set(experiment.buffers)),
+        }
+        sizes = ", ".join(f"{k} = {v}" for k, v in chosen.trial.sizes.items())
+        evidence = proof.evidence
+        said = f"Expected: {evidence.prediction.words}." if evidence.prediction is not None else ""
+        seen = chosen.fault.text if chosen.fault is not None else "no fault was seen"
+        how = "the simulator" if evidence.grade == "simulated" else "a GPU"
+        text = "\n".join(x for x in (said, f"With {sizes or 'this launch'}, on {how}: {seen}.") if x)
+        file = proof.path.replace("\\", "/").rpartition("/")[2]
+        title = f"cudalint {proof.code}: kernel {proof.kernel} ({file}:{proof.line})"
+        yield name, script(experiment, _plain(title), _plain(text), extra), symptoms[0]
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\", "/").replace('"""', "'")
+
+
+def _judge(outcome: Outcome) -> list[str]:
+    """The symptoms that count: that of the fault, else those of what the oracle looked at."""
+    found = [outcome.fault.symptom] if outcome.fault is not None else []
+    found = found or list(dict.fromkeys(_SYMPTOMS[x] for x in sorted(outcome.asked) if x in _SYMPTOMS)) or ["refused"]
+    if "outside" in found:
+        found.append("outside-shared")
+    if "divergent-barrier" in found:
+        found.append("hang")
+    return found
+
+
+def _places(experiment: Experiment, plan: Plan, outcome: Outcome) -> list[int] | None:
+    """The sites at which a wrap counts: the oracle is asked about each."""
+    from cudalint.confirm.oracle import Run
+    from cudalint.sim import Observation, Thread, Wrap
+    from cudalint.sim.observe import Site
+
+    found = []
+    for number, site in enumerate(experiment.watch.sites):
+        if site.what in ("wrap", "convert"):
+            seen = Observation()
+            kinds = ("convert",) if site.what == "convert" else ("signed", "unsigned")
+            nowhere = Thread((0, 0, 0), (0, 0, 0))
+            seen.wraps = [Wrap(k, site.name, 0, nowhere, Site(site.node, site.file)) for k in kinds]
+            if plan.oracle(Run(outcome.setups[0], seen)) is not None:
+                found.append(number)
+    return found
+
+
+def sanitize(text: str, symptom: str) -> str:
+    """What compute-sanitizer says of a script's kernel as it is, in one line."""
+    import shutil
+    import subprocess
+    import sys
+    import tempfile
+
+    path = shutil.which("compute-sanitizer")
+    if path is None:
+        return "no compute-sanitizer on the PATH: it comes with the CUDA toolkit"
+    tool = _TOOLS.get(symptom, "memcheck")
+    with tempfile.TemporaryDirectory(prefix="cudalint-") as folder:
+        name = os.path.join(folder, "script.py")
+        with open(name, "w", encoding="utf-8") as file:
+            file.write(text)
+        command = [
+            path,
+            "--tool",
+            tool,
+            "--kernel-name-exclude",
+            "kernel_substring=cupy",
+            sys.executable,
+            name,
+            "--plain",
+        ]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired:
+            return f"compute-sanitizer {tool}: no end within 120 s"
+    said = [x.removeprefix("========= ").strip() for x in done.stdout.splitlines() if x.startswith("=========")]
+    errors = [x for x in said if x and not x.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY"))]
+    summary = next((x for x in said if "SUMMARY" in x), "no summary")
+    return f"compute-sanitizer {tool}: {summary}" + (f"; {errors[0]}" if errors and " 0 " not in summary else "")
 
 
 def file_name(code: str, kernel: str, line: int) -> str:
