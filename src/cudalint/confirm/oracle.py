@@ -299,6 +299,20 @@ def misaligned(run: Run) -> Fault | None:
     return None
 
 
+def short_sums(run: Run, each: int, count: int) -> Fault | None:
+    """Results that are sums of some, and not of all, of ``count`` elements which are ``each``."""
+    for name, state in run.seen.buffers.items():
+        if state.extent > 1 << 22:
+            continue
+        values, due = state.values(), state.writers()[0] >= 0
+        found = np.flatnonzero(due & (values > each) & (values < each * count))
+        if len(found):
+            at = int(found[0])
+            text = f"`{name}[{at}]` is {values[at]:g}, and {count} elements of {each} make {each * count}"
+            return Fault("wrong-value", text, at, (Wrong(at, (at, 0, 0), (0, 0, 0)),))
+    return None
+
+
 def unset(run: Run) -> Fault | None:
     """Reads of shared memory, or of locals, that nothing had written."""
     for event in run.seen.uninitialised or ():
@@ -431,5 +445,5 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 __all__ = [
     "Fault", "Run", "Wrong", "arrivals", "beyond", "coverage", "empty", "first_of", "gaps", "grid_waits",
     "independence", "lanes", "last", "misaligned", "no_end", "outside", "outside_shared", "place", "races", "refused",
-    "thread_name", "unset", "wraps", "written_twice",
+    "short_sums", "thread_name", "unset", "wraps", "written_twice",
 ]  # fmt: skip

@@ -52,6 +52,7 @@ _TILE = re.compile(r"thread_block_tile<\s*(\d+)")
 _LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
+_BLOCK_THREADS = re.compile(r"Block\w+<[^<>]*?,\s*(\d+)\s*[,>]")
 _ALL_LANES = 0xFFFFFFFF
 
 
@@ -125,10 +126,12 @@ def _block_barrier(walker: Walker, node: ir.Call, name: str) -> Value:
 
 
 def _barrier(
-    walker: Walker, node: ir.Expr, name: str, scope: str, collective: bool = False, value: Term | None = None
-) -> None:
+    walker: Walker, node: ir.Expr, name: str, scope: str, collective: bool = False, value: Term | None = None,
+    threads: int | None = None,
+) -> None:  # fmt: skip
     event: Barrier = walker.event(Barrier, node)
     event.scope, event.name, event.collective, event.value = scope, name, collective, value
+    event.threads = threads
     walker.flow.barriers.append(event)
     walker.epoch += 1
 
@@ -383,7 +386,9 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         walker.value(receiver)
         given = [walker.value(arg) for arg in node.args]
         value_in = given[0] if given and isinstance(given[0], Term) else None
-        _barrier(walker, node, f"{cub.group(0)}::{name}", "block", collective=True, value=value_in)
+        declared = _BLOCK_THREADS.search(type_name)
+        threads = int(declared.group(1)) if declared else None
+        _barrier(walker, node, f"{cub.group(0)}::{name}", "block", collective=True, value=value_in, threads=threads)
         for arg in node.args if len(node.args) > 1 else ():
             # Results come back through references: per-thread values.
             if isinstance(arg, ir.Ref):

@@ -1,0 +1,212 @@
+"""CL307 block-shape-mismatch: a kernel written for one block, launched with another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from cudalint.facts import shapes
+from cudalint.facts import terms as t
+from cudalint.facts.events import chain
+from cudalint.facts.ids import BDIM, BID, TID
+from cudalint.facts.uniformity import expand
+from cudalint.findings import Witness, plural
+from cudalint.ir.nodes import Const
+from cudalint.rules import launches, support
+from cudalint.rules.draft import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.harness import Values
+    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.events import Access, Event
+    from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.support import Triple
+
+CODES = ("CL307",)
+
+
+class _Mismatch(NamedTuple):
+    """What the kernel takes the block to be, where, and what is left out for it."""
+
+    text: str
+    help: str
+    event: Event | None
+    value: tuple[str, int]
+
+
+def check(launch: Launch) -> Iterator[Draft]:
+    """One finding a launch: the first thing in its kernel that another block was meant for."""
+    kernel = launch.kernel
+    if kernel is None or not kernel.flow.complete or launch.block is None:
+        return
+    known = [launch.known_block(a) for a in "xyz"]
+    if None in known:
+        return
+    x, y, z = (k or 0 for k in known)
+    if not 0 < x * y * z <= 1024:
+        return
+    for found in _mismatches(kernel, (x, y, z)):
+        case = next(support.assignments_at(launch, [], set()), None)
+        if case is None:
+            return
+        event = launch.event
+        place = found.event
+        related = (place.fn.file, place.node.start, place.node.end, "written for another block") if place else None
+        yield Draft(
+            "CL307", event.fn, event.fn.file, event.node.start, event.node.end,
+            f"{kernel.decl.name} is launched with {plural(x * y * z, 'thread')} a block, and {found.text}",
+            found.help, Witness(case.named, case.grid, case.block, None, dict([found.value])),
+            (*([related] if related else []), *launches.callers(launch)),
+        )  # fmt: skip
+        return
+
+
+def _mismatches(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+    yield from _bounds(kernel, block)
+    yield from _collectives(kernel, block)
+    yield from _trees(kernel, block)
+    yield from _written(kernel, block)
+
+
+def _bounds(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+    """More threads than ``__launch_bounds__`` allows."""
+    bounds = kernel.function.launch_bounds
+    threads = block[0] * block[1] * block[2]
+    if isinstance(bounds, Const) and isinstance(bounds.value, int) and threads > bounds.value:
+        yield _Mismatch(
+            f"its `__launch_bounds__` allow {bounds.value}: the launch is refused",
+            "launch no more threads than the kernel was compiled for", None, ("threads allowed", bounds.value),
+        )  # fmt: skip
+
+
+def _collectives(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+    """A ``cub::Block*`` declared for other dimensions."""
+    for barrier in kernel.flow.barriers:
+        declared = barrier.threads
+        if barrier.collective and declared is not None and declared != block[0]:
+            what = f"{barrier.name} on line {_line(barrier)} is declared for {declared}"
+            yield _Mismatch(
+                what, "launch the block that the collective is declared for", barrier, ("threads declared", declared)
+            )
+
+
+def _trees(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+    """A tree that halves ``blockDim`` when that is no power of two: at an odd width an element is dropped."""
+    if block[1:] != (1, 1) or block[0] & (block[0] - 1) == 0:
+        return
+    for access in _halving(kernel):
+        dropped = _dropped(block[0])
+        yield _Mismatch(
+            f"the tree on line {_line(access)} halves it, which is no power of two: element {dropped} of the block "
+            "is added to nothing",
+            "launch a power of two, or let the tree round its half up", access, ("element left out", dropped),
+        )  # fmt: skip
+
+
+def _halving(kernel: Kernel) -> Iterator[Access]:
+    """The first access in each loop that puts together elements half a block apart, a quarter, and so on."""
+    for loop in kernel.flow.loops:
+        for info in loop.inductions.values():
+            if info.init is None or info.next is None or info.term is None or info.next.op not in ("shr", "div"):
+                continue
+            own, by = info.next.args
+            two = by.op == "const" and by.data == (1 if info.next.op == "shr" else 2) and _bare(own) is info.term
+            if two and _is_half_block(info.init) and _adds_pair(kernel, loop.first, loop.last, info.term):
+                yield next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last)
+
+
+def _bare(term: Term) -> Term:
+    while term.op == "cast":
+        term = term.args[0]
+    return term
+
+
+def _is_half_block(term: Term) -> bool:
+    term = _bare(term)
+    if term.op not in ("shr", "div") or term.args[1].op != "const" or _bare(term.args[0]) is not BDIM["x"]:
+        return False
+    return bool(term.args[1].data == (1 if term.op == "shr" else 2))
+
+
+def _adds_pair(kernel: Kernel, first: int, last: int, half: Term) -> bool:
+    """Whether shared elements half a width apart are put together in the loop, below the half alone."""
+    return any(
+        a.obj.kind == "shared" and a.mode == "r" and a.scalar is not None
+        and expand(a.scalar) == {(TID["x"],): 1, (half,): 1}
+        and any(g.term.op == "lt" and _bare(g.term.args[0]) is TID["x"] and _bare(g.term.args[1]) is half
+                for g in chain(a.guard))
+        for a in kernel.flow.accesses if first <= a.seq <= last
+    )  # fmt: skip
+
+
+def _dropped(threads: int) -> int:
+    """The first element that a tree over so many threads does not bring to element 0."""
+    sums = [{i} for i in range(threads)]
+    half = threads // 2
+    while half:
+        for i in range(half):
+            sums[i] |= sums[i + half]
+        half //= 2
+    return min(set(range(threads)) - sums[0])
+
+
+def _written(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+    """A larger block than the launched one written into the index: the rest of each share has no thread."""
+    touched = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar]
+    for access in touched:
+        axis = shapes.axes(expand(access.scalar or {})).get("x")
+        if axis is None or axis.grid != "x" or axis.block is None or t.constant(axis.scale) != 1:
+            continue
+        share = t.constant(axis.block)
+        if share is None or share <= block[0] or block[1:] != (1, 1):
+            continue
+        if all(_is_one(a.scalar or {}, share) for a in touched):
+            yield _Mismatch(
+                f"its index on line {_line(access)} gives each block {share} elements: elements {block[0]} to "
+                f"{share - 1} of each have no thread",
+                "form the index with `blockDim.x`, or launch the block that is written there", access,
+                ("first element of a share without a thread", block[0]),
+            )  # fmt: skip
+            return
+
+
+def _is_one(scalar: Poly, share: int) -> bool:
+    """Whether an address is the thread's own place in its block's share, or has nothing to do with the share."""
+    p = expand(scalar)
+    if any(x.op != "atom" or x.data.kind not in ("tid", "bid", "bdim", "gdim", "param") for x in t.atoms_of(p)):
+        return False
+    own = p.get((TID["x"],), 0)
+    return own == 0 or (own == 1 and p.get((BID["x"],), 0) == share and not p.get(()))
+
+
+def _line(event: Event) -> int:
+    return event.fn.file.span(event.node.start, event.node.end).line
+
+
+def experiment_cl307(bench: Bench) -> Plan:
+    """What the launch leaves out: results of a sum over the block that lack elements, elements that nobody writes. What
+    a declaration says of the block (bounds, cub) is compared with the block that the host computes."""
+    from cudalint.confirm.experiment import Plan, oracle
+
+    bench.harness.constant = 2
+    names = [a.obj.name for a in bench.kernel.flow.accesses if a.obj.kind == "global" and a.mode == "w"]
+    tree = any(_halving(bench.kernel))
+
+    def declared(host: Values) -> Fault | None:
+        found = bench.harness.dimensions(host)
+        if found is None:
+            return None
+        for wrong in _bounds(bench.kernel, found[1]):
+            return oracle.Fault("refused", wrong.text)
+        for wrong in _collectives(bench.kernel, found[1]):
+            return oracle.Fault("wrong-value", wrong.text)
+        return None
+
+    def judge(run: Run) -> Fault | None:
+        x, y, z = run.setup.block
+        return oracle.short_sums(run, 2, x * y * z) if tree else oracle.gaps(run, names)
+
+    return Plan(bench.trials(), judge, host=declared, anywhere=True)
