@@ -70,8 +70,9 @@ def _accumulators(kernel: Kernel) -> Iterator[_Fill]:
             for constant, cond, rest in _constants(info.init):
                 if cond is None and op == "add":
                     continue
-                data = other if cond is None else rest
-                if not _is_wrong(op, constant, data):
+                # What other lanes have, or elements that are loaded; of `v *= 0.5f` nothing is known.
+                taken_in = other.op == "atom" and other.data.kind in ("load", "call")
+                if not taken_in or not _is_wrong(op, constant, other if cond is None else rest):
                     continue
                 node = _node(info, var, constant, filled=cond is not None)
                 if node is not None:
@@ -202,6 +203,8 @@ def _node(
             given = item.init
         elif isinstance(item, ir.Assign) and not item.op and isinstance(item.target, ir.Ref) and item.target.var is var:
             given = item.value
+        if isinstance(given, ir.Ref) and given.var.kind == "param":
+            given = None  # the caller's choice
         if given is not None and given.start < info.loop.node.start and (best is None or given.start > best.start):
             best = given
     return (fn, best.start, best.end) if best is not None else None

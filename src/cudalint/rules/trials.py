@@ -148,7 +148,8 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     known = sorted({abs(int(c)) for c in w.constants([*guards, *terms])})
     places = [_places(extent, known) for extent in trial.block]
     for block in trial.blocks():
-        for thread in trial.threads() if every else product(*places):
+        for i, j, k in trial.threads() if every else product(*places):
+            thread = i, j, k
             for env in _passes(loops, trial.at(block, thread)):
                 if all(_holds(x, env) for x in guards):
                     yield Visit(block, thread, env)
