@@ -400,7 +400,14 @@ def _narrow_at(
         witness,
         ((bound.event.fn.file, bound.event.node.start, bound.event.node.end, "tested here"), *support.calls(place),
          *support.launched_at(kernel)),
+        fix=_wide_index(bound, induction, place),
     )  # fmt: skip
+
+
+def _wide_index(bound: Bound, induction: Induction | None, place: Operation) -> FixDraft | None:
+    from cudalint.rules.cl108_stride import widen, widen_at
+
+    return widen(bound.event.fn, induction.var) if induction is not None else widen_at(place)
 
 
 def _passes(bound: Bound, limit: Term, env: dict[Term, int], size: int) -> bool:

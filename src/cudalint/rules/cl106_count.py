@@ -9,9 +9,10 @@ from cudalint.facts import witness as w
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits
+from cudalint.ir import nodes as ir
 from cudalint.ir.types import U32, Int
 from cudalint.rules import support, width
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,33 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
             what = f"`{formal.data.name}` of {kernel.decl.name} is {role} its index is tested against"
             draft = _draft(launch, reach, count, to.hi, fn, node, what, to)
             if draft is not None:
-                yield draft, id(node)
+                yield draft._replace(fix=_wide_parameter(launch, formal, count, fn, node)), id(node)
+
+
+def _wide_parameter(launch: Launch, formal: Term, count: Term, fn: Function, node: Node) -> FixDraft | None:
+    """64 bits for the kernel's parameter and the index it bounds; for what is cut at the launch itself."""
+    from cudalint.rules.widening import Cannot, Widening, spelling
+
+    kernel, event = launch.kernel, launch.event
+    if kernel is None or fn is not event.fn or not width.inside(node, event.node):
+        return None
+    decl = kernel.decl
+    var = next((x for x, value in kernel.flow.params.items() if value is formal), None)
+    if var is None or decl.file is not event.fn.file or kernel.function.file is not decl.file:
+        return None
+    if len(decl.file.declarations.functions_by_name.get(decl.name, ())) != 1:
+        return None  # a prototype, or an overload
+    work = Widening(kernel.function, parameters=True)
+    try:
+        work.add(var)
+        if isinstance(node, ir.Cast):
+            work.uncut(node, spelling(count.type))
+        elif strip(count) is not count and launch.mapping[formal] is not count:
+            return None
+        edits = work.edits()
+    except Cannot:
+        return None
+    return FixDraft(False, f"make `{var.name}` of {decl.name} 64 bits wide, and the index that it bounds", edits)
 
 
 def _size_parameters(kernel: Kernel) -> dict[Term, bool]:

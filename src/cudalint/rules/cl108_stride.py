@@ -13,16 +13,17 @@ from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import I32, Int
 from cudalint.rules import support, width
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, FixDraft
 from cudalint.rules.stride import overrun, sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.facts.events import Induction, Loop
+    from cudalint.facts.events import Event, Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
+    from cudalint.ir.nodes import Function, Var
     from cudalint.rules.width import Bound, Triple
 
 CODES = ("CL108",)
@@ -96,8 +97,25 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
                 _HELP if any(TID[a] in ids_of([induction.init or t.ZERO]) for a in _AXES) else _BLOCK_HELP,
                 Witness(sizes, grid, block, None, values),
                 (*_calls(loop), *support.launched_at(kernel)),
+                fix=widen(loop.fn, induction.var),
             )  # fmt: skip
     return None
+
+
+def widen(fn: Function, var: Var) -> FixDraft | None:
+    """The repair of an index: 64 bits for it, its products cast, in its start and its step."""
+    from cudalint.rules import widening
+
+    edits = widening.widened(fn, [var])
+    return FixDraft(True, f"make `{var.name}` 64 bits wide, and cast its products", edits) if edits else None
+
+
+def widen_at(place: Event) -> FixDraft | None:
+    """The same for the local whose value is formed at a place."""
+    from cudalint.rules import widening
+
+    var = widening.holder(place.fn, place.node)
+    return widen(place.fn, var) if var is not None else None
 
 
 def _calls(loop: Loop) -> Iterator[support.Place]:
@@ -136,6 +154,7 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
                 "use an unsigned or a 64-bit index: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`",
                 Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
                 (*support.calls(place), *support.launched_at(kernel)),
+                fix=widen_at(place),
             )  # fmt: skip
             break
 

@@ -11,7 +11,7 @@ from cudalint.facts.reach import Reach, is_wide, strip
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import Int
 from cudalint.rules import offsets, support, width
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,7 +153,16 @@ def _draft(kernel: Kernel, access: Access, event: Conversion, sizes: dict[str, i
         Witness(sizes, None, None, None, {"offset in 32 bits": kept, "offset meant": offset}),
         ((access.fn.file, access.node.start, access.node.end, "used here"), *support.calls(event),
          *support.launched_at(kernel)),
+        fix=_widened(event),
     )  # fmt: skip
+
+
+def _widened(event: Conversion) -> FixDraft | None:
+    from cudalint.rules import widening
+
+    var = widening.holder(event.fn, event.node)
+    edits = widening.widened(event.fn, [var]) if var is not None else None
+    return FixDraft(True, f"make `{var.name}` 64 bits wide", edits) if var is not None and edits else None
 
 
 def experiment_cl111(bench: Bench) -> Plan:

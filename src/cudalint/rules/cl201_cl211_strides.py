@@ -15,7 +15,7 @@ from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import lost, short
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
     from cudalint.ir.nodes import Function
+    from cudalint.rules.edits import Body
     from cudalint.rules.support import Triple
 
     TermTriple = tuple[Term, Term, Term]
@@ -371,7 +372,92 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
         f"{what}: {f'at {at} ' if at else ''}{faults}", advice,
         Witness(found.sizes, found.grid, found.block, found.threads and found.threads[1], values),
         (*_sites(loop), *([launches.launched(found.launch)] if found.launch is not None else [])),
+        fix=_whole_grid(kernel, walk, axis, by_thread=bool(threads)) if code == "CL201" else _own_start(walk, blocks),
     )  # fmt: skip
+
+
+def _whole_grid(kernel: Kernel, walk: Walk, axis: str, *, by_thread: bool) -> FixDraft | None:
+    """A step of the whole grid, or of as many elements as there are blocks where a block owns one."""
+    from cudalint.rules.widening import Cannot, Widening, is_narrow, spelling
+
+    loop, var = walk.loop, walk.info.var
+    work = Widening(loop.fn)
+    step = _step(work.body, loop, var)
+    if step is None:
+        return None
+    if not by_thread:
+        reached = [a for a in kernel.flow.accesses if a.obj.kind == "global" and loop.first <= a.seq <= loop.last]
+        if not isinstance(step, ir.Special) or any(
+            a.scalar is None or TID[axis] not in kernels.ids_of(t.atoms_of(a.scalar)) for a in reached
+        ):
+            return None
+        edit = EditDraft(loop.fn.file, step.start, step.end, f"gridDim.{axis}")
+        return FixDraft(True, "step by the number of blocks", (edit,))
+    if isinstance(step, ir.Binary) and step.op != "*":
+        return None
+    try:
+        if is_narrow(var.type):
+            work.add(var)
+        if is_narrow(step.type):
+            work.cast(step.start, spelling(var.type))
+        edits = work.edits()
+    except Cannot:
+        return None
+    other = "blockDim" if shapes.mentions(walk.step, GDIM[axis]) else "gridDim"
+    more = EditDraft(loop.fn.file, step.end, step.end, f" * {other}.{axis}")
+    return FixDraft(True, "step by the whole grid", (*edits, more))
+
+
+def _step(body: Body, loop: Loop, var: ir.Var) -> ir.Expr | None:
+    """What a loop adds to its index in the one place where it does."""
+    changes = [x for x in body.changes(var) if loop.node.start <= x.start and x.end <= loop.node.end]
+    others = [x for x in body.changes(var) if x not in changes]
+    if len(changes) != 1 or any(not isinstance(x, ir.Assign) or x.start > loop.node.start for x in others):
+        return None
+    (change,) = changes
+    if not isinstance(change, ir.Assign):
+        return None
+    if change.op == "+":
+        return change.value
+    if change.op == "" and isinstance(change.value, ir.Binary) and change.value.op == "+":
+        left, right = change.value.left, change.value.right
+        if isinstance(left, ir.Ref) and left.var is var:
+            return right
+        if isinstance(right, ir.Ref) and right.var is var:
+            return left
+    return None
+
+
+def _own_start(walk: Walk, blocks: list[str]) -> FixDraft | None:
+    """The global index as the start of a loop that steps by the whole grid of its axis."""
+    from cudalint.rules.edits import plain
+    from cudalint.rules.widening import Cannot, Widening, is_narrow, spelling
+
+    loop, var, axis = walk.loop, walk.info.var, blocks[0]
+    made = set(t.atoms_of(walk.start))
+    if walk.step != t.multiply({(GDIM[axis],): 1}, {(BDIM[axis],): 1}) or len(blocks) != 1:
+        return None
+    if not made <= {TID[axis], BID[axis], BDIM[axis]} or shapes.coefficient(walk.start, TID[axis]) != _UNIT:
+        return None
+    work = Widening(loop.fn)
+    declared = work.body.declaration(var)
+    starts = [x.value for x in work.body.changes(var) if isinstance(x, ir.Assign) and x.start < loop.node.start]
+    starts += [x.expr.value for x in getattr(loop.node, "init", ())
+               if isinstance(x, ir.ExprStmt) and isinstance(x.expr, ir.Assign)]  # fmt: skip
+    if declared is not None and declared.init is not None:
+        starts.append(declared.init)
+    if len(starts) != 1 or not plain(starts[0]) or _step(work.body, loop, var) is None:
+        return None
+    if any(not loop.node.start <= x.start <= loop.node.end for x in work.body.uses(var)):
+        return None
+    wide = spelling(var.type)
+    try:
+        if is_narrow(var.type):
+            work.add(var)
+        work.replace(starts[0], _global_index(axis, f"({wide})blockIdx.{{0}}"))
+        return FixDraft(True, "start at the global index", work.edits())
+    except Cannot:
+        return None
 
 
 def _global_index(axis: str, block: str = "blockIdx.{0}") -> str:
@@ -427,8 +513,24 @@ def _shared_index(kernel: Kernel) -> Draft | None:
             f"multiply blockIdx by the number of threads in a block: `{_global_index(found.axis)}`",
             Witness(launches.named(found.host), case.grid, case.block, twice.threads[1], values),
             (*places, launches.launched(launch)),
+            fix=_scaled(fn, start, end) if found.coordinate.index == {(BID[found.axis],): 1, (TID[found.axis],): 1}
+            else None,
         )  # fmt: skip
     return None
+
+
+def _scaled(fn: Function, start: int, end: int) -> FixDraft | None:
+    """``blockIdx.x + threadIdx.x`` with the block's number multiplied."""
+    from cudalint.rules.edits import inner
+
+    found = [x for x in inner(fn.body) if isinstance(x, ir.Special) and start <= x.start and x.end <= end]
+    if len(found) != 2 or {x.which for x in found} != {"blockIdx", "threadIdx"} or len({x.axis for x in found}) != 1:
+        return None
+    (block,) = (x for x in found if x.which == "blockIdx")
+    if not any(isinstance(x, ir.Binary) and x.op == "+" and block in (x.left, x.right) for x in inner(fn.body)):
+        return None
+    edit = EditDraft(fn.file, block.end, block.end, f" * blockDim.{block.axis}")
+    return FixDraft(True, "multiply blockIdx by the number of threads in a block", (edit,))
 
 
 def _product(kernel: Kernel, item: kernels.Coordinate) -> Operation | None:

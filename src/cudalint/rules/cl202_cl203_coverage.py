@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.draft import FixDraft
     from cudalint.rules.overlap import Overlap
 
 CODES = ("CL202", "CL203")
@@ -455,7 +456,14 @@ def _draft(launch: Launch, found: Short) -> Draft:
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
         Witness(launches.named(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
+        fix=_round_up(launch) if found.floored else None,
     )  # fmt: skip
+
+
+def _round_up(launch: Launch) -> FixDraft | None:
+    from cudalint.rules import round_up
+
+    return round_up.repair(launch, [x for x in _every(launch) if x.floored])
 
 
 # --- the experiment -----------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from cudalint.facts.model import condition_ranges
 from cudalint.findings import Witness
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import lost, short
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.model import Launch
@@ -107,7 +107,29 @@ def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
         Witness(launches.named(env), None, None, None, {f"grid {axis}": 0}),
         launches.callers(launch),
         level="error" if worse else "note",
+        fix=None if worse else guarded(launch),
     )  # fmt: skip
+
+
+def guarded(launch: Launch) -> FixDraft | None:
+    """The launch under a test of every size that can leave it without blocks."""
+    from cudalint.rules.edits import under_sizes
+
+    sizes: dict[Term, None] = {}
+    for blocks in launch.grid or ():
+        if _empty(launch, blocks) is not None:
+            leaves = launches.ordered([blocks], [])
+            sizes.update(dict.fromkeys(x for x in leaves if w.assumed(x) is None and _empties(blocks, leaves, x)))
+    edits = under_sizes(launch, list(sizes))
+    return FixDraft(True, "launch only where there is something to do", tuple(edits)) if edits else None
+
+
+def _empties(blocks: Term, leaves: Sequence[Term], size: Term) -> bool:
+    """Whether there are no blocks where one size is 0."""
+    try:
+        return bool(t.evaluate(blocks, {**launches.all_at(leaves, _FEW), size: 0}) == 0)
+    except t.Undefined:
+        return False
 
 
 def experiment_cl204(bench: Bench) -> Plan:
