@@ -18,6 +18,7 @@ GUARD = 1 << 16  # bytes before and after each buffer
 DENSE, PAGE = 1 << 24, 1 << 20  # larger buffers are shown in pages, of which those that tell are kept
 ROOM = 1 << 18  # events kept
 COUNTED = 1 << 22  # arrivals shown for all blocks
+SHADOW = 1 << 31  # bytes to note accesses to shared memory in
 OPTIONS = ("-std=c++17", "--device-int128", "-w")
 NEVER = (1 << 64) - 1
 KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
@@ -290,7 +291,10 @@ class Watched:
         number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
         self.threads = threads = threads_of(how)
         slots = experiment["slots"]
-        self.events = cupy.zeros((ROOM, 4), np.int64)
+        # On the host's side, so that what was told outlives a fault.
+        self.pinned = cupy.cuda.alloc_pinned_memory(ROOM * 32)
+        self.events = np.frombuffer(self.pinned, np.int64, ROOM * 4).reshape(ROOM, 4)
+        self.events[:] = 0
         self.logged = cupy.zeros(1, np.uint32)
         self.arrivals = cupy.zeros(max(1, slots * threads), np.uint32)
         self.gone = cupy.zeros(threads if experiment["lanes"] else 1, np.uint8)
@@ -299,24 +303,33 @@ class Watched:
             cupy.asarray(np.array([number[x] for x in experiment["sites"]] or [-1], np.int32)),
             cupy.zeros(1 << 16, np.uint8),
         ]
-        parts = [self.kept[0], self.kept[1], self.events, self.logged, self.arrivals, self.gone, self.kept[2]]
-        table = np.array([*(x.data.ptr for x in parts), threads, ROOM, len(names)], np.int64)
+        each = max(1, threads_of({"grid": [1, 1, 1], "block": how["block"]}))
+        self.words = (module.get_function(experiment["kernel"]).shared_size_bytes + how["shared"] + 2048) // 4
+        size = threads // each * self.words * 3
+        free = cupy.cuda.runtime.memGetInfo()[0]
+        self.shadowed = bool(experiment["shared"]) and size * 8 < min(SHADOW, free // 4)
+        self.passed = cupy.zeros(threads * 2 if experiment["slots"] or self.shadowed else 2, np.uint32)
+        self.shadow = cupy.zeros(size if self.shadowed else 1, np.uint64)
+        parts = [
+            self.kept[0].data.ptr, self.kept[1].data.ptr, self.events.ctypes.data, self.logged.data.ptr,
+            self.arrivals.data.ptr, self.gone.data.ptr, self.kept[2].data.ptr, self.passed.data.ptr,
+            self.shadow.data.ptr if self.shadowed else 0,
+        ]  # fmt: skip
+        table = np.array([*parts, threads, ROOM, len(names), self.words], np.int64)
         place = module.get_global("cudalint_watch")
         cupy.ndarray((len(table),), np.int64, place)[:] = cupy.asarray(table)
 
-    def told(self, stream: Any = None) -> tuple[Any, bool]:
+    def told(self) -> tuple[Any, bool]:
         """Events in the order of threads: kind, site, thread, place, value; and whether some were lost."""
         import numpy as np
 
-        logged = int(self.logged.get(stream=stream)[0])
-        raw = self.events[: min(logged, ROOM)].get(stream=stream)
-        if stream is not None:
-            stream.synchronize()
+        raw = self.events[(self.events[:, 0] & 0xFFFFFFFF) > 0].copy()
+        raw[:, 0] -= 1
         heads = (
             np.ascontiguousarray(raw[:, 0]).view(np.int32).reshape(-1, 2) if len(raw) else np.zeros((0, 2), np.int32)
         )
         events = np.column_stack([heads, raw[:, 1:4]]) if len(raw) else np.zeros((0, 5), np.int64)
-        return events[np.argsort(events[:, 2], kind="stable")], logged > ROOM
+        return events[np.argsort(events[:, 2], kind="stable")], len(raw) >= ROOM
 
     def counts(self, each: int, stream: Any = None) -> tuple[Any, Any]:
         """Arrivals as [slot, block, thread], and the blocks that are in it: all, or those that tell."""
@@ -348,7 +361,7 @@ def needed(experiment: dict[str, Any], how: dict[str, Any]) -> int:
         if spec["written"]:
             total += size // spec["granule"] * 17
     threads = threads_of(how)
-    return total + threads * (4 * int(experiment["slots"]) + int(experiment["lanes"]))
+    return total + threads * (4 * int(experiment["slots"]) + 8 * bool(experiment["slots"]) + int(experiment["lanes"]))
 
 
 def telling(cupy: Any, first: Any, second: Any, each: int) -> set[int]:
@@ -403,18 +416,20 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
         except Exception as fault:
             seen["notes"].append(f"the edited source does not compile: {compiler_says(fault)}")
             module = None
-    seen["watched"] = module is not None
+    seen["watched"], seen["shadowed"] = module is not None, False
     table = None
     if module is not None:
         memory.fill(False)
         constants(cupy, module, experiment, False)
         table = Watched(cupy, module, experiment, how, memory)
+        seen["shadowed"] = table.shadowed
         try:
             launch(cupy, module, experiment, how, memory, time.monotonic() + seconds)
         except Refused as fault:
             return {**seen, "end": "refused", "launch_error": str(fault)}, {}, {}
         except Fault as fault:
-            return {**seen, "end": "fault", "reason": str(fault), "watched": False, "poisoned": True}, {}, {}
+            arrays["events"], seen["lost"] = table.told()
+            return {**seen, "end": "fault", "reason": str(fault), "poisoned": True}, arrays, {}
         except Hang:
             # Copies still work on another stream: who waits where can be seen.
             other = cupy.cuda.Stream(non_blocking=True)
@@ -423,7 +438,7 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
             before = before.copy()
             time.sleep(0.3)
             arrays["arrivals"], arrays["blocks"] = table.counts(each, other)[0], blocks
-            arrays["events"], _ = table.told(other)
+            arrays["events"], _ = table.told()
             seen["stuck"] = bool((before == arrays["arrivals"]).all())
             reason = f"did not end within {seconds:g} s"
             return {**seen, "end": "no-end", "reason": reason, "poisoned": True}, arrays, {}
@@ -576,7 +591,11 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
             say("outside-shared", f"{who}: {KINDS[kind]} at byte {at} of a shared array of {value} bytes")
         elif kind == 10 and (value & 1) == (value >> 1 & 1):
             say("absent-lane", f"{who} meets lane {at}, which {'has exited' if value & 2 else 'its mask lacks'}")
-        elif kind >= 20 and (places is None or site in places):
+        elif kind in (30, 31):
+            say("race", f"{who} and thread {value} meet at byte {at} of a shared array")
+        elif kind == 40:
+            say("stale-read", f"{who} reads byte {at} of a shared array, which nothing has written")
+        elif kind in (20, 21, 22) and (places is None or site in places):
             say("wrap", f"{who}: a value wraps to {value}")
     if "arrivals" in arrays and (seen["end"] == "done" or seen.get("stuck")):
         for slot, line in experiment["barriers"]:

@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
     if options.kernel and not options.code:
         raise UsageError("--kernel needs --as CODE")
     backend = _backend(options.backend)
-    limits = Limits(options.sizes, options.block, float(options.timeout), backend)
+    scripts = options.repro is not None or options.sanitizer
+    limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts)
     if options.code is not None:
         page = by_name().get(options.code) or by_name().get(options.code.upper())
         if page is None:
@@ -76,16 +77,18 @@ def _backend(wanted: str) -> Backend | None:
     """Where kernels are to be run, said before they are: None is the simulator."""
     if wanted == "sim":
         return None
+    from cudalint.confirm.child import HOW
     from cudalint.confirm.gpu import Gpu, available
 
+    missing = available()
     try:
-        missing = available()
         if missing is not None:
             raise UsageError(missing)
         gpu = Gpu()
     except UsageError as why:
         if wanted == "cupy":
-            raise UsageError(f"--backend cupy: {why}") from why
+            more = f": {HOW}" if missing is not None else ""
+            raise UsageError(f"--backend cupy: {why}{more}") from why
         print(f"cudalint: kernels are simulated: {why}", file=sys.stderr)
         return None
     print(f"cudalint: compiling kernels and running them on {gpu.name}", file=sys.stderr, flush=True)
@@ -94,9 +97,9 @@ def _backend(wanted: str) -> Backend | None:
 
 def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:
     """Write the scripts of ``--repro``, and have compute-sanitizer look at them."""
-    from cudalint.confirm.repro import sanitize, scripts
+    from cudalint.confirm.repro import named, sanitize
 
-    for name, text, symptom in scripts(proofs):
+    for name, text, symptom in named(proofs):
         if text is None:
             print(f"cudalint: no script for {name}: {symptom}", file=sys.stderr)
             continue

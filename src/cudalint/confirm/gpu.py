@@ -30,7 +30,18 @@ from cudalint.facts.assigned import children
 from cudalint.facts.events import Pointer, Record
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BF16, Array, Float, Int, Ptr, Struct, Type
-from cudalint.sim import Absent, Arrivals, Buffer, BufferState, Observation, Outside, Thread, Wrap
+from cudalint.sim import (
+    Absent,
+    Arrivals,
+    Buffer,
+    BufferState,
+    Observation,
+    Outside,
+    Race,
+    Thread,
+    Uninitialised,
+    Wrap,
+)  # fmt: skip
 from cudalint.sim.memory import Object, Page, granule_of, runs
 from cudalint.sim.observe import Site
 from cudalint.sim.run import uses_grid_sync
@@ -50,7 +61,8 @@ _START = 120.0
 _DENSE, _PAGE = 1 << 24, 1 << 20
 _WRAPS = {20: "signed", 21: "unsigned", 22: "convert"}
 _KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
-_NEVER_SEEN = frozenset({"races", "uninitialised", "misaligned"})
+_SHARED = frozenset({"races", "uninitialised"})
+_RACES = {30: "write-read", 31: "read-write"}
 
 
 class Experiment:
@@ -82,6 +94,7 @@ class Experiment:
                 for s in self.watch.sites if s.slot >= 0 and s.what == "block"
             ],
             "lanes": bool(kernel.flow.collectives),
+            "shared": any(o.kind == "shared" for s in self.watch.sites for o in s.objects),
             "constants": {v.name: spec_of(b) for v, b in _constants(kernel)},
             "unordered": sorted({self._objects[a.obj].name for a in kernel.flow.accesses
                                  if a.mode == "atomic" and a.obj in self._objects}),
@@ -196,6 +209,8 @@ class Measured(Observation):
         self.differ: list[Any] = []
         self.spilled: list[Any] = []
         self.watched = False
+        self.unordered: frozenset[str] = frozenset()
+        """Buffers that atomics update, so that the order of threads counts."""
 
 
 def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], arrays: Mapping[str, Any]) -> Measured:
@@ -205,16 +220,19 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
     result.end, result.reason, result.launch_error = seen["end"], seen.get("reason"), seen.get("launch_error")
     result.notes = list(seen.get("notes", ()))
     result.differ, result.spilled = seen.get("differ", []), seen.get("spilled", [])
-    result.unseen = set(_NEVER_SEEN)
+    result.unseen = {"misaligned"}
     result.watched = "events" in arrays
+    result.unordered = frozenset(experiment.data["unordered"])
     if not result.watched:
-        result.unseen |= {"outside", "arrivals", "divergent", "absent", "wraps", "buffers"}
+        result.unseen |= {"outside", "arrivals", "divergent", "absent", "wraps", "buffers", *_SHARED}
         return result
 
     def thread(linear: int) -> Thread:
         return Thread(*place(linear, setup.grid, setup.block))
 
     result.outside, result.absent, result.wraps, result.divergent = [], [], [], []
+    result.races, result.uninitialised = [], []
+    maybe = False
     names = list(experiment.buffers)
     for kind, site, who, at, value in arrays["events"].tolist():
         where = watch.sites[site]
@@ -223,16 +241,27 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
             buffer = experiment.buffers[names[value]]
             result.outside.append(Outside(buffer.name, "global", at, buffer.extent, thread(who), here, _KINDS[kind]))
         elif kind in (4, 5, 6):
-            obj = next(iter(where.objects))
-            size = max(1, obj.element.size or 1) if obj.element is not None else 1
+            obj, size = _array(where)
             result.outside.append(
                 Outside(obj.name, "shared", at // size, value // size, thread(who), here, _KINDS[kind])
             )
         elif kind == 10:
             result.absent.append(Absent(where.name, thread(who), at, bool(value & 1), bool(value & 2), here))
+        elif kind in _RACES:
+            obj, size = _array(where)
+            each = setup.block[0] * setup.block[1] * setup.block[2]
+            other = thread(who // each * each + value)
+            result.races.append(Race(obj.name, "shared", at // size, other, thread(who), _RACES[kind], here))
+        elif kind == 32:
+            maybe = True
+        elif kind == 40:
+            obj, size = _array(where)
+            result.uninitialised.append(Uninitialised(obj.name, "shared", at // size, thread(who), here))
         elif kind in _WRAPS:
             result.wraps.append(Wrap(_WRAPS[kind], where.name, value, thread(who), here))
     result.unseen |= {field for field in watch.blind if not getattr(result, field, None)}
+    blind = "shared" in watch.blind or not (seen.get("shadowed") or not experiment.data["shared"])
+    result.unseen |= {field for field in _SHARED if not getattr(result, field) and (blind or maybe)}
     if result.end == "done" or seen.get("stuck"):
         result.arrivals = [
             Arrivals(Site(s.node, s.file), s.what, arrays["arrivals"][s.slot], arrays["blocks"])
@@ -245,7 +274,18 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         result.buffers[name] = _state(buffer, i + 1, arrays)
     if result.end == "no-end":
         result.unseen.add("buffers")
+    if result.end != "done":
+        result.unseen |= {f for f in ("outside", "absent", "wraps", *_SHARED) if not getattr(result, f)}
     return result
+
+
+def _array(site: Any) -> tuple[Obj, int]:
+    """The shared array of a site, and the size of its elements."""
+    obj = next(iter(site.objects))
+    element = obj.element
+    while isinstance(element, Array):
+        element = element.element
+    return obj, max(1, element.size or 1) if element is not None else 1
 
 
 def _state(buffer: Buffer, number: int, arrays: Mapping[str, Any]) -> BufferState:
@@ -340,8 +380,12 @@ class Gpu:
         self, bench: Bench, plan: Plan, trial: Trial, setups: list[Setup], until: float | None
     ) -> list[Observation]:
         """Run the launches, each of them whole."""
-        del plan, trial
-        return [*self.ask(Experiment(bench.kernel, setups), until)]
+        del trial
+        found = self.ask(Experiment(bench.kernel, setups), until)
+        for each in found:
+            if "global-races" in plan.watch and not each.races:
+                each.unseen.add("races")
+        return [*found]
 
     def ask(self, experiment: Experiment, until: float | None = None) -> list[Measured]:
         if self._child is None:
@@ -364,7 +408,7 @@ class Gpu:
             lost = Measured()
             lost.end = "inconclusive" if status is not None else "no-end"
             lost.reason = f"the child process ended with {status}" if status is not None else "does not answer"
-            lost.unseen = {"buffers", "outside", "arrivals", "absent", "wraps", *_NEVER_SEEN}
+            lost.unseen = {"buffers", "outside", "arrivals", "absent", "wraps", "misaligned", *_SHARED}
             return [lost]
         with np.load(path) as loaded:
             arrays = {key: loaded[key] for key in loaded.files}
@@ -379,9 +423,7 @@ class Gpu:
 
 def available() -> str | None:
     """Why there is no CuPy to try; None where there is one."""
-    if importlib.util.find_spec("cupy") is not None:
-        return None
-    return "CuPy is missing: pip install cupy-cuda13x (or cupy-cuda12x, as the driver's CUDA version is)"
+    return None if importlib.util.find_spec("cupy") is not None else "CuPy is not installed"
 
 
 __all__ = ["Experiment", "Gpu", "Measured", "available", "measured"]

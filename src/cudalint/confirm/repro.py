@@ -12,9 +12,10 @@ from cudalint.confirm.watch import DEVICE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cudalint.confirm.experiment import Plan
+    from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.gpu import Experiment
     from cudalint.confirm.runner import Outcome, Proof
+    from cudalint.findings import Evidence
 
 _HEAD = '''\
 #!/usr/bin/env python3
@@ -75,43 +76,45 @@ _TOOLS = {"outside": "memcheck", "outside-shared": "memcheck", "divergent-barrie
           "stale-read": "initcheck"}  # fmt: skip
 
 
-def scripts(proofs: Iterable[Proof]) -> Iterator[tuple[str, str | None, str]]:
-    """(file name, text, symptom) for each proof, of the run that shows the fault or else of the one that was
-    expected to; text is None where there is nothing to run, with the reason in place of the symptom."""
+def made(
+    title: str, evidence: Evidence, bench: Bench, plan: Plan, outcomes: Iterable[Outcome]
+) -> tuple[str | None, str]:
+    """The script of the run that shows the fault, or else of the first one, with the symptom it looks for; None and
+    why where there is nothing to run."""
     from cudalint.confirm.gpu import Experiment
     from cudalint.sim.values import Unsupported
 
-    taken: set[str] = set()
+    ran = [o for o in outcomes if o.setups]
+    failing = [o for o in outcomes if o.fault is not None]
+    chosen = next(iter([*failing, *ran]), None)
+    if chosen is None or not chosen.setups:
+        return None, "nothing of it runs on a GPU"
+    try:
+        experiment = Experiment(bench.kernel, list(chosen.setups))
+    except Unsupported as why:
+        return None, str(why)
+    symptoms = _judge(chosen)
+    extra = {
+        "judge": symptoms,
+        "places": _places(experiment, plan, chosen),
+        "whole": sorted(bench.whole() & set(experiment.buffers)),
+    }
+    sizes = ", ".join(f"{k} = {v}" for k, v in chosen.trial.sizes.items())
+    said = f"Expected: {evidence.prediction.words}." if evidence.prediction is not None else ""
+    seen = chosen.fault.text if chosen.fault is not None else "no fault was seen"
+    how = "the simulator" if evidence.grade == "simulated" else "a GPU"
+    text = "\n".join(x for x in (said, f"With {sizes or 'this launch'}, on {how}: {seen}.") if x)
+    return script(experiment, _plain(f"cudalint {title}"), _plain(text), extra), symptoms[0]
+
+
+def named(proofs: Iterable[Proof]) -> Iterator[tuple[str, str | None, str]]:
+    """(file name, text, symptom) of each script, no two of one name."""
+    taken: dict[str, int] = {}
     for proof in proofs:
-        name = file_name(proof.code, proof.kernel, proof.line)
-        while name in taken:
-            name = f"{name.removesuffix('.py')}-more.py"
-        taken.add(name)
-        shown = [o for o in proof.outcomes if o.setups]
-        chosen = next((o for o in proof.outcomes if o.fault is not None), shown[0] if shown else None)
-        if chosen is None or not chosen.setups or proof.bench is None or proof.plan is None:
-            yield name, None, "nothing of it runs on a GPU"
-            continue
-        try:
-            experiment = Experiment(proof.bench.kernel, list(chosen.setups))
-        except Unsupported as why:
-            yield name, None, str(why)
-            continue
-        symptoms = _judge(chosen)
-        extra = {
-            "judge": symptoms,
-            "places": _places(experiment, proof.plan, chosen),
-            "whole": sorted(proof.bench.whole() & set(experiment.buffers)),
-        }
-        sizes = ", ".join(f"{k} = {v}" for k, v in chosen.trial.sizes.items())
-        evidence = proof.evidence
-        said = f"Expected: {evidence.prediction.words}." if evidence.prediction is not None else ""
-        seen = chosen.fault.text if chosen.fault is not None else "no fault was seen"
-        how = "the simulator" if evidence.grade == "simulated" else "a GPU"
-        text = "\n".join(x for x in (said, f"With {sizes or 'this launch'}, on {how}: {seen}.") if x)
-        file = proof.path.replace("\\", "/").rpartition("/")[2]
-        title = f"cudalint {proof.code}: kernel {proof.kernel} ({file}:{proof.line})"
-        yield name, script(experiment, _plain(title), _plain(text), extra), symptoms[0]
+        if proof.script is not None:
+            name = file_name(proof.code, proof.kernel, proof.line)
+            count = taken[name] = taken.get(name, 0) + 1
+            yield (name if count == 1 else f"{name.removesuffix('.py')}-{count}.py"), *proof.script
 
 
 def _plain(text: str) -> str:
@@ -187,4 +190,4 @@ def file_name(code: str, kernel: str, line: int) -> str:
     return f"{code}-{re.sub(r'[^A-Za-z0-9_]+', '-', kernel).strip('-')}-line{line}.py"
 
 
-__all__ = ["file_name", "script"]
+__all__ = ["file_name", "made", "named", "sanitize", "script"]

@@ -50,6 +50,8 @@ class Limits(NamedTuple):
     block: int | None = None
     timeout: float = TIMEOUT
     backend: Backend | None = None
+    scripts: bool = False
+    """Whether each proof is to have a script that shows it."""
 
 
 class Backend(Protocol):
@@ -93,8 +95,8 @@ class Proof(NamedTuple):
     line: int
     evidence: Evidence
     outcomes: tuple[Outcome, ...]
-    bench: Bench | None = None
-    plan: Plan | None = None
+    script: tuple[str | None, str] | None = None
+    """The text of a script that shows it and the symptom that it looks for; None and the reason why there is none."""
 
 
 def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
@@ -351,8 +353,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
     for launch in subject.launches:
         path, line = _where(subject.kernel, launch)
         outcomes: tuple[Outcome, ...] = ()
-        bench: Bench | None = None
-        plan: Plan | None = None
+        script = None
         if make is None:
             evidence = Evidence("static", "not-run", "advice" if code in ADVICE else "no experiment for this rule")
         elif not subject.kernel.is_kernel:
@@ -364,6 +365,11 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 bench = plan.bench or bench
                 plan = _sized(bench, plan, limits)
                 evidence, outcomes = prove(bench, plan, limits.timeout, limits.backend or SIMULATOR)
+                if limits.scripts:
+                    from cudalint.confirm.repro import made
+
+                    where = f"{path.replace(os.sep, '/').rpartition('/')[2]}:{line}"
+                    script = made(f"{code}: kernel {subject.kernel.name} ({where})", evidence, bench, plan, outcomes)
             except (Unready, Unsupported) as why:
                 evidence = Evidence("simulated", "inconclusive", str(why))
             except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as fault:
@@ -371,7 +377,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 if os.environ.get("CUDALINT_DEBUG"):
                     raise
                 evidence = Evidence("simulated", "inconclusive", f"unsupported: {type(fault).__name__}: {fault}")
-        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, bench, plan)
+        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, script)
         if evidence.verdict == "confirmed":
             return
 

@@ -27,7 +27,7 @@ _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _REDUCTIONS = tuple(f"__reduce_{x}_sync" for x in ("add", "min", "max", "and", "or", "xor"))
 _WARP = (
     "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync",
-    "__all_sync", "__match_any_sync", *_REDUCTIONS,
+    "__all_sync", "__match_any_sync", "__syncwarp", *_REDUCTIONS,
 )  # fmt: skip
 _TILE = ("shfl", "shfl_up", "shfl_down", "shfl_xor")
 
@@ -145,7 +145,9 @@ class Watch:
     def _barrier(self, event: Barrier) -> None:
         slot = self._slot()
         self._site(event.node, event.fn.file, event.scope, slot=slot, name=event.name)
-        self._around(event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), ", ")")
+        self._around(
+            event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), cudalint_pass(0), ", ")"
+        )
 
     def _collective(self, event: Collective) -> None:
         node, file = event.node, event.fn.file
@@ -157,7 +159,8 @@ class Watch:
             slot = self._slot()
             site = self._site(node, file, "lanes", slot=slot, name=name)
             bracket = text.index(b"(", node.start)
-            self._put(file, node.start, bracket + 1, f"cudalint{name}({slot}, {site}, ")
+            comma = ", " if node.args else ""
+            self._put(file, node.start, bracket + 1, f"cudalint{name}({slot}, {site}{comma}")
         elif name in _TILE and node.receiver is not None and "tile" in str(node.receiver.type):
             slot = self._slot()
             site = self._site(node, file, "lanes", slot=slot, name=event.name)
@@ -301,7 +304,9 @@ struct cudalint_table {
     unsigned *logged, *arrivals;
     unsigned char *gone;
     char *scratch;
-    long long threads, room, count;
+    unsigned *passed;            // of each thread: barriers of the block, syncs of the warp
+    unsigned long long *shadow;  // of each word of shared memory: who wrote it last, and two who read it
+    long long threads, room, count, words;
 };
 __device__ cudalint_table cudalint_watch;
 
@@ -317,7 +322,8 @@ __device__ __noinline__ void cudalint_log(int kind, int site, long long at, long
     cudalint_table &w = cudalint_watch;
     if (*(volatile unsigned *)w.logged >= w.room) return;
     unsigned slot = atomicAdd(w.logged, 1u);
-    if (slot < w.room) w.events[slot] = {kind, site, cudalint_me(), at, value};
+    if (slot < w.room) w.events[slot] = {kind + 1, site, cudalint_me(), at, value};
+    __threadfence_system();
 }
 __device__ __forceinline__ long long cudalint_floor(long long a, long long b) { return a / b - (a % b < 0); }
 
@@ -348,11 +354,48 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     }
     return p;
 }
-// The same in an array of shared memory.
+// Who meets whom at a word of shared memory between two barriers: kind 30 a read after a write, 31 a write after a
+// read, 32 two writes (of one value, maybe), 40 a read of what nothing has written.
+__device__ __forceinline__ void cudalint_pass(int which) { ++cudalint_watch.passed[cudalint_me() * 2 + which]; }
+__device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned long long b) {
+    if (!a || a >> 28 != b >> 28 || (a & 2047) == (b & 2047)) return false;
+    bool one_warp = ((a & 2047) - 1) / 32 == ((b & 2047) - 1) / 32;
+    return !one_warp || (a >> 11 & 131071) == (b >> 11 & 131071);
+}
+__device__ void cudalint_share(int site, int kind, long long off, const void *p, int size) {
+    cudalint_table &w = cudalint_watch;
+    long long me = cudalint_me(), block = me / cudalint_each();
+    unsigned long long mine = ((unsigned long long)w.passed[me * 2] << 28)
+        | (unsigned long long)(w.passed[me * 2 + 1] & 131071) << 11 | (cudalint_rank() + 1);
+    unsigned first = (unsigned)__cvta_generic_to_shared(p) / 4;
+    for (unsigned word = first; word <= first + (size - 1) / 4 && word < w.words; ++word) {
+        unsigned long long *cell = w.shadow + (block * w.words + word) * 3;
+        if (kind == 2) atomicCAS(cell, 0ull, 1ull << 63);
+        if (kind == 0 || kind == 3) {
+            unsigned long long other = atomicOr(cell, 0ull);
+            if (!other) cudalint_log(40, site, off, 0);
+            else if (size >= 4 && cudalint_conflict(other, mine)) cudalint_log(30, site, off, (other & 2047) - 1);
+            other = atomicExch(cell + 1, mine);
+            if (cudalint_conflict(other, mine)) atomicExch(cell + 2, other);
+        }
+        if (kind == 1 || kind == 3) {
+            unsigned long long other = atomicExch(cell, mine);
+            if (size >= 4 && cudalint_conflict(other, mine)) cudalint_log(32, site, off, (other & 2047) - 1);
+            for (int i = 1; size >= 4 && i < 3; ++i) {
+                other = atomicOr(cell + i, 0ull);
+                if (cudalint_conflict(other, mine)) cudalint_log(31, site, off, (other & 2047) - 1);
+            }
+        }
+    }
+}
+// An access to an array of shared memory.
 template <typename T>
 __device__ T *cudalint_at(int site, int kind, const void *base, unsigned long long bytes, T *p) {
     long long off = (long long)((unsigned long long)p - (unsigned long long)base);
-    if (off >= 0 && off + sizeof(T) <= bytes) return p;
+    if (off >= 0 && off + sizeof(T) <= bytes) {
+        if (cudalint_watch.shadow) cudalint_share(site, kind, off, (const void *)p, sizeof(T));
+        return p;
+    }
     if (kind == 2) cudalint_log(6, site, off, bytes);
     if (kind == 0 || kind == 3) cudalint_log(4, site, off, bytes);
     if (kind == 1 || kind == 3) cudalint_log(5, site, off, bytes);
@@ -394,9 +437,13 @@ __device__ bool cudalint_gone(int lane) {
         if (*(volatile unsigned char *)(cudalint_watch.gone + other)) return true;
     return false;
 }
-__device__ void cudalint_named(int slot, int site, unsigned mine, unsigned mask, bool read) {
+// Before the collective: a mask that lacks its caller, which the hardware may trap.
+__device__ unsigned cudalint_join(int slot, int site, unsigned mask) {
     int self = cudalint_rank() % 32;
     if (!(mask >> self & 1)) cudalint_log(10, site, self, 0);
+    return cudalint_arrive(slot);
+}
+__device__ void cudalint_named(int slot, int site, unsigned mine, unsigned mask, bool read) {
     for (int lane = 0; lane < 32; ++lane)
         if ((mask >> lane & 1) && (read || cudalint_there(lane)) && !cudalint_present(slot, mine, lane)) {
             int gone = cudalint_gone(lane) ? 2 : 0;
@@ -418,7 +465,7 @@ __device__ __forceinline__ int cudalint_source(int kind, int lane, int operand, 
 #define CUDALINT_SHUFFLE(name, kind) \
     template <typename T, typename U> \
     __device__ T cudalint##name(int slot, int site, unsigned mask, T value, U operand, int width = 32) { \
-        unsigned mine = cudalint_arrive(slot); \
+        unsigned mine = cudalint_join(slot, site, mask); \
         T result = name(mask, value, operand, width); \
         cudalint_named(slot, site, mine, mask, false); \
         cudalint_taken(slot, site, mine, cudalint_source(kind, cudalint_rank() % 32, (int)operand, width)); \
@@ -430,12 +477,18 @@ CUDALINT_SHUFFLE(__shfl_down_sync, 2)
 CUDALINT_SHUFFLE(__shfl_xor_sync, 3)
 #define CUDALINT_VOTE(name) \
     template <typename T> __device__ auto cudalint##name(int slot, int site, unsigned mask, T value) { \
-        unsigned mine = cudalint_arrive(slot); \
+        unsigned mine = cudalint_join(slot, site, mask); \
         auto result = name(mask, value); \
         cudalint_named(slot, site, mine, mask, false); \
         return result; \
     }
 CUDALINT_VOTE(__ballot_sync) CUDALINT_VOTE(__any_sync) CUDALINT_VOTE(__all_sync) CUDALINT_VOTE(__match_any_sync)
+__device__ __forceinline__ void cudalint__syncwarp(int slot, int site, unsigned mask = 0xffffffffu) {
+    unsigned mine = cudalint_join(slot, site, mask);
+    cudalint_pass(1);
+    __syncwarp(mask);
+    cudalint_named(slot, site, mine, mask, false);
+}
 #if __CUDA_ARCH__ >= 800
 CUDALINT_VOTE(__reduce_add_sync) CUDALINT_VOTE(__reduce_min_sync) CUDALINT_VOTE(__reduce_max_sync)
 CUDALINT_VOTE(__reduce_and_sync) CUDALINT_VOTE(__reduce_or_sync) CUDALINT_VOTE(__reduce_xor_sync)
