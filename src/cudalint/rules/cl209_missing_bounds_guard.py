@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cudalint.facts.shapes import Axis
     from cudalint.facts.terms import Poly, Term
     from cudalint.facts.tiles import Coordinate
+    from cudalint.rules.draft import FixDraft
 
 CODES = ("CL209",)
 
@@ -315,7 +316,14 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
             {f"index{along}": found.element, f"elements{along}": found.extent},
         ),
         ((event.fn.file, start, end, f"{kernel.decl.name} is launched here"), *support.calls(access)),
+        fix=_guarded(kernel, launch, access),
     )  # fmt: skip
+
+
+def _guarded(kernel: Kernel, launch: Launch, access: Access) -> FixDraft | None:
+    from cudalint.rules import guards
+
+    return guards.guarded(kernel, launch, access)
 
 
 def experiment_cl209(bench: Bench) -> Plan:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.draft import FixDraft
     from cudalint.rules.support import Triple
 
 CODES = ("CL214",)
@@ -61,7 +62,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
                 found = _past(launch, access, item)
                 if found is not None:
                     seen.add(item.term)
-                    yield _draft(launch, access, place, found)
+                    yield _draft(launch, access, item, place, found)
                     break
 
 
@@ -231,7 +232,7 @@ def _search(
     return past(env) if env is not None else None
 
 
-def _draft(launch: Launch, access: Access, place: Comparison, found: _Past) -> Draft:
+def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, found: _Past) -> Draft:
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
     thread = launches.thread_words(found.thread, found.case.grid, found.case.block)
@@ -253,7 +254,18 @@ def _draft(launch: Launch, access: Access, place: Comparison, found: _Past) -> D
             {"index": found.element, "elements": found.extent},
         ),
         (*related, *support.calls(place), launches.launched(launch)),
+        fix=_strict(launch, item, place),
     )  # fmt: skip
+
+
+def _strict(launch: Launch, item: Coordinate, place: Comparison) -> FixDraft | None:
+    from cudalint.rules import guards
+
+    assert launch.kernel is not None
+    behind = [x for x in launch.kernel.flow.accesses if item.term in conjuncts(x.guard) and x.obj.kind == "global"]
+    if item.term.op != "le" or any(x.scalar is None or _past(launch, x, item) is None for x in behind):
+        return None  # for something behind the test the last index may be right
+    return guards.strict(place)
 
 
 def experiment_cl214(bench: Bench) -> Plan:

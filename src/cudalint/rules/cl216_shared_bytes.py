@@ -13,9 +13,10 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
-from cudalint.ir.types import I64, Int
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import I64, Float, Int
 from cudalint.rules import launches, support
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -283,7 +284,62 @@ def _missing(launch: Launch, found: _Outside) -> Draft:
         ),
         ((access.fn.file, access.node.start, access.node.end, "used here"), *support.calls(access),
          *launches.callers(launch)),
+        fix=_passed_on(launch) if not found.passed else None,
     )  # fmt: skip
+
+
+def _passed_on(launch: Launch) -> FixDraft | None:
+    """The bytes as the launch's third argument: of one element a thread, or of a known number."""
+    event, kernel = launch.event, launch.kernel
+    node = event.node
+    if node.form != "<<<>>>" or node.shared is not None or node.block is None or kernel is None or event.stack:
+        return None
+    arrays = {access.obj: access.obj for access in _dynamic(launch)}
+    if len(arrays) != 1 or kernel.function.template:
+        return None
+    (array,) = arrays
+    size = array.element.size if array.element is not None else None
+    if array.var is None or not isinstance(array.element, (Int, Float)) or not size:
+        return None
+    reach: Poly = {}
+    for access in _dynamic(launch):
+        if access.scalar is None or access.width > 1:
+            return None
+        top = _top(expand(access.scalar))
+        if top is None or any(kernels.ids_of([x]) for x in conjuncts(access.guard)):
+            continue  # looked at below
+        more = t.constant(t.add(top, reach, -1)) if reach else 1
+        if more is None:
+            return None
+        reach = top if more > 0 else reach
+    text = event.fn.file.text
+    block = node.block.args[0] if isinstance(node.block, ir.Construct) and len(node.block.args) == 1 else node.block
+    count = t.constant(reach)
+    if count is not None and 0 < count * size <= USUAL:
+        number = str(count)
+    elif reach == {(BDIM["x"],): 1} and isinstance(block, (ir.Ref, ir.Const)) and isinstance(block.type, Int):
+        start, end = event.fn.file.origin(block.start, block.end)
+        number = event.fn.file.raw[start:end].decode("utf-8", "replace")
+    else:
+        return None
+    enough = launch.at_launch(from_poly(t.scale(reach, size), I64))
+    if any(_outside(launch, access, enough) is not None for access in _dynamic(launch)):
+        return None
+    closing = re.compile(rb">\s*>\s*>").search(text, node.block.end)
+    if closing is None or text[node.block.end : closing.start()].strip(b" \t\n)"):
+        return None
+    at = len(text[: closing.start()].rstrip())
+    edit = EditDraft(event.fn.file, at, at, f", {number} * sizeof({array.element})")
+    return FixDraft(True, "pass the bytes of shared memory", (edit,))
+
+
+def _top(p: Poly) -> Poly | None:
+    """How many elements a block comes to, where its threads go one by one along x."""
+    if any(x.op != "atom" or x.data.kind not in ("tid", "bdim") for x in t.atoms_of(p)) or _falls(p):
+        return None
+    for axis in "xyz":
+        p = extents.replaced(p, {(TID[axis],): 1}, {(BDIM[axis],): 1, (): -1})
+    return t.add(p, {(): 1})
 
 
 # --- too many -----------------------------------------------------------------------------------

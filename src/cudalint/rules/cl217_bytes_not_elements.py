@@ -15,7 +15,7 @@ from cudalint.findings import Witness, digits, plural
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Ptr
 from cudalint.rules import launches, support
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +47,8 @@ class Memory(NamedTuple):
     names: tuple[str, ...]
     element: int
     allocates: bool
+    pointer: str
+    """One of the names whose type says what it points to."""
 
 
 class Miscount(NamedTuple):
@@ -86,7 +88,7 @@ def _memory(event: CallEvent) -> Memory | None:
         pointers = [_pointee(event.node.args[0])]
     else:
         pointers = [_bare(x) for x in event.node.args[: 2 if name in _COPIES else 1]]
-    sizes, names = set(), []
+    sizes, names, pointer = set(), [], ""
     for node, value in zip(pointers, event.args):
         element = _element(node.type) if node is not None else None
         if element is None and at == 2 and isinstance(value, Pointer) and value.obj.element is not None:
@@ -95,9 +97,11 @@ def _memory(event: CallEvent) -> Memory | None:
             sizes.add(element)
         if isinstance(node, ir.Ref):
             names.append(node.var.name)
+            if _element(node.type):
+                pointer = pointer or node.var.name
     if len(sizes) != 1:
         return None
-    return Memory(event, given, event.node.args[at], tuple(names), sizes.pop(), at == 1)
+    return Memory(event, given, event.node.args[at], tuple(names), sizes.pop(), at == 1, pointer)
 
 
 def _bare(node: ir.Expr) -> ir.Expr:
@@ -209,7 +213,28 @@ def _draft(found: Miscount) -> Draft | None:
         f"pass bytes: `{what} * sizeof(*{memory.names[0] if memory.names else 'p'})`",
         Witness(launches.named(env), values={"bytes": count, "elements": count, "first element outside": first}),
         (place, *support.calls(event)),
+        fix=_scaled(memory),
     )  # fmt: skip
+
+
+def _scaled(memory: Memory) -> FixDraft | None:
+    """The count times the size of what the pointer points to; in a copy or a fill, more is touched than before."""
+    event, node = memory.event, memory.node
+    if not memory.pointer:
+        return None
+    start, end = node.start, node.end
+    if isinstance(node, (ir.Binary, ir.Cond)):
+        opened, closed = "(", f") * sizeof(*{memory.pointer})"
+    else:
+        opened, closed = "", f" * sizeof(*{memory.pointer})"
+    if event.fn.file.text[:start].rstrip().endswith(b"(") and event.fn.file.text[end:].lstrip().startswith(b")"):
+        opened, closed = "", closed.removeprefix(")")  # in parentheses of its own, or the last argument
+        if isinstance(node, (ir.Binary, ir.Cond)):
+            return None
+    changes = [EditDraft(event.fn.file, end, end, closed)]
+    if opened:
+        changes.insert(0, EditDraft(event.fn.file, start, start, opened))
+    return FixDraft(memory.allocates, "pass bytes", tuple(changes))
 
 
 def experiment_cl217(bench: Bench) -> Plan:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
+    from cudalint.rules.draft import FixDraft
 
 CODES = ("CL301", "CL302")
 
@@ -121,7 +122,14 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
         ),
         ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
         level,
+        fix=_kept_alive(kernel, event) if lost is None else None,
     )  # fmt: skip
+
+
+def _kept_alive(kernel: Kernel, event: ReturnEvent) -> FixDraft | None:
+    from cudalint.rules import predicated
+
+    return predicated.repair(kernel, event)
 
 
 def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.Split, condition: Term) -> str | None:

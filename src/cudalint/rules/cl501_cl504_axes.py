@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.facts.events import Access, Guard
+    from cudalint.facts.events import Access, Definition, Guard
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.shapes import Axis, Bound
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.draft import FixDraft
     from cudalint.rules.tile_axes import Outside
 
 CODES = ("CL501", "CL502", "CL504")
@@ -141,7 +142,14 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
             "it is used after the tests only, but the next edit that uses it above them is out of range",
             "form the offset below the tests of both axes",
             Witness({}, values={"first use is on line": _line(using[0].access)}),
+            fix=_below(kernel, definition, using),
         )  # fmt: skip
+
+
+def _below(kernel: Kernel, definition: Definition, using: list[_Use]) -> FixDraft | None:
+    from cudalint.rules import guards
+
+    return guards.later(kernel, definition, definition.var, [u.access for u in using])
 
 
 def _parts(term: Term) -> set[Term]:
@@ -230,7 +238,14 @@ def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft 
         f"test {fast} and {slow} each against its own size, then form the offset",
         Witness(sizes, grid, block, thread, {f"{fast} of that thread": width, "row it should not touch": 1}),
         (*support.calls(use.access), *support.launched_at(kernel, 1)),
+        fix=_by_axis(kernel, use, bound) if bound is not None else None,
     )  # fmt: skip
+
+
+def _by_axis(kernel: Kernel, use: _Use, bound: Bound) -> FixDraft | None:
+    from cudalint.rules import guards
+
+    return guards.by_axis(kernel, use.plane, bound, use.access)
 
 
 _Triple = tuple[int, int, int]
@@ -314,7 +329,7 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
     """An axis without a test of its own, where a visible launch starts more threads than it has elements."""
     either = _either(use.access.guard)
     tested = use.alone | {a.name for b in use.together for a in use.plane.axes.values() if _grows(b, a)}
-    if not tested and not either:
+    if not tested and either is None:
         return None
     for axis in use.plane.axes.values():
         if axis.name in tested or not axis.thread:
@@ -326,8 +341,21 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
             size = _extent(kernel, use, axis, launch)
             env = grids.exceeds(launch, axis, size) if size is not None else None
             if size is not None and env is not None:
-                return _missing_draft(use, axis, launch, size, env, either)
+                draft = _missing_draft(use, axis, launch, size, env, either is not None)
+                return draft._replace(fix=_tested(kernel, use, axis, launch, size, either))
     return None
+
+
+def _tested(
+    kernel: Kernel, use: _Use, axis: Axis, launch: Launch, size: Term, either: Term | None
+) -> FixDraft | None:  # fmt: skip
+    from cudalint.rules import guards
+
+    if either is not None:
+        return guards.joined(kernel, use.plane, use.access, either)
+    shown = _shown(kernel, use, axis)
+    polynomial = t.poly(shown) if shown is not None else None
+    return guards.add_axis(kernel, use.plane, use.access, axis, launch, polynomial, size, use.alone)
 
 
 def _extent(kernel: Kernel, use: _Use, axis: Axis, launch: Launch) -> Term | None:
@@ -361,7 +389,7 @@ def _shown(kernel: Kernel, use: _Use, axis: Axis) -> Term | None:
     return from_poly(data[0], I64) if data else None
 
 
-def _either(guard: Guard | None) -> bool:
+def _either(guard: Guard | None) -> Term | None:
     """A test that holds when either axis is in range: ``x < w || y < h``."""
     for term in conjuncts(guard):
         if term.op != "lor":
@@ -372,8 +400,8 @@ def _either(guard: Guard | None) -> bool:
                 excess = expand(t.add(t.poly(part.args[0]), t.poly(part.args[1]), -1))
                 sides.append({a for a in shapes.AXES if shapes.positive(shapes.coefficient(excess, TID[a]))})
         if len(sides) == 2 and sides[0] and sides[1] and sides[0] != sides[1]:
-            return True
-    return False
+            return term
+    return None
 
 
 def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: w.Assignment, either: bool) -> Draft:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Access, Comparison
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.draft import FixDraft
 
 CODES = ("CL503",)
 
@@ -184,7 +185,14 @@ def _draft(kernel: Kernel, swap: Swap, place: Comparison, found: _Case) -> Draft
             {"first element without a thread": found.lost, "first element of a row that is not there": found.beyond},
         ),
         (where, *support.calls(place), *launched),
+        fix=_swapped(kernel, swap, place),
     )  # fmt: skip
+
+
+def _swapped(kernel: Kernel, swap: Swap, place: Comparison) -> FixDraft | None:
+    from cudalint.rules import guards
+
+    return guards.swapped(kernel, swap, place)
 
 
 # --- the experiment -----------------------------------------------------------------------------

@@ -138,6 +138,13 @@ class Body:
         if len(statements) == 1 and not isinstance(first, ir.VarDecl):
             if isinstance(parent, ir.If) and parent.other is not None and parent.then is first:
                 return None
+            inner_cond = first.cond if isinstance(first, ir.If) and first.other is None else None
+            if isinstance(inner_cond, (ir.Binary, ir.Logical, ir.Ref, ir.Call, ir.Member, ir.Index)):
+                # One `if` is enough, if its own condition may be asked later as well.
+                outer = f"({cond})" if "||" in cond else cond
+                at, mixed = inner_cond.start, isinstance(inner_cond, ir.Logical) and inner_cond.op == "||"
+                edits = [EditDraft(self.file, at, at, f"{outer} && {'(' if mixed else ''}")]
+                return [*edits, EditDraft(self.file, inner_cond.end, inner_cond.end, ")")] if mixed else edits
             return [EditDraft(self.file, first.start, first.start, f"if ({cond}) ")]
         if not isinstance(parent, ir.Block):
             return None
@@ -166,11 +173,54 @@ class Body:
         rest = self.text[statement.end : end].strip()
         if rest and not (rest.startswith(b"//") or (rest.startswith(b"/*") and rest.endswith(b"*/"))):
             return None
-        return (begin, end + 1) if self.lone(begin, end) and statement.end > statement.start else None
+        return (begin, end + 1) if self.file.editable(begin, end + 1) is not None else None
 
     def removed(self, statement: Stmt) -> EditDraft | None:
+        """A statement taken out with its lines."""
         lines = self.whole_lines(statement)
         return EditDraft(self.file, *lines, "") if lines is not None else None
+
+    def moved(self, var: Var, test: ir.If, unread: Node | None = None) -> list[EditDraft] | None:
+        """A local's declaration brought below a test: into its body, or behind an ``if (…) return;``. Uses inside
+        ``unread`` do not count. None where something else needs the local, or its value would be another there."""
+        declared = self.declaration(var)
+        if declared is None or not isinstance(self.parent(declared), ir.Block) or not plain(declared.init):
+            return None
+        alone = sum(isinstance(x, ir.VarDecl) and x.start == declared.start for x in self.nodes) == 1
+        lines = self.whole_lines(declared)
+        if not alone or lines is None or declared.end > test.start or not self.steady(var):
+            return None
+        if not all(self.steady(x.var) for x in inner(declared) if isinstance(x, ir.Ref)):
+            return None
+        uses = [x for x in self.uses(var) if unread is None or not unread.start <= x.start <= unread.end]
+        first, last = self.file.origin(*lines)
+        text = self.file.raw[first:last].decode("utf-8", "replace")
+        gone = EditDraft(self.file, *lines, "")
+        if leaves(test.then):
+            end = self.text.find(b"\n", test.end) + 1
+            if not end or any(x.start < end for x in uses):
+                return None
+            return [gone, EditDraft(self.file, end, end, text)]
+        body = test.then
+        if any(not body.start <= x.start < body.end for x in uses):
+            return None
+        outer = self.indent(test.start)
+        if isinstance(body, ir.Block):
+            at = self.text.find(b"\n", body.start) + 1
+            if not body.body or not 0 < at <= body.body[0].start:
+                return None
+            return [gone, EditDraft(self.file, at, at, f"{outer}{_INDENT}{text.lstrip()}")]
+        before = len(self.text[: body.start].rstrip())
+        end = self.text.find(b"\n", body.end)
+        rest = self.text[body.end : end].strip()
+        if end < 0 or (rest and not rest.startswith(b"//")):
+            return None
+        opened = f" {{\n{outer}{_INDENT}{text.strip()}\n{outer}{_INDENT}"
+        return [
+            gone,
+            EditDraft(self.file, before, body.start, opened),
+            EditDraft(self.file, end, end, f"\n{outer}}}"),
+        ]
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -188,11 +238,8 @@ def local_of(kernel: Kernel, body: Body, value: Poly, at: Node) -> Var | None:
 
 
 def spelled(body: Body, value: Poly, at: Node) -> str | None:
-    """How a kernel writes a size: a number, a parameter or a field of one, a product of those; None where it cannot."""
-    constant = t.constant(value)
-    if constant is not None:
-        return str(constant)
-    if len(value) != 1:
+    """How a kernel writes a size: a parameter, a field of one, a product of those; None where it does not."""
+    if len(value) != 1 or t.constant(value) is not None:
         return None
     ((atoms, factor),) = value.items()
     names = [_called(body, x, at) for x in atoms]
@@ -212,15 +259,14 @@ def _called(body: Body, size: Term, at: Node) -> str | None:
     return name if "." not in name or _FIELD.fullmatch(name) else None
 
 
-def parameter(launch: Launch, body: Body, size: Poly, at: Node) -> ir.Var | None:
-    """The kernel's parameter for which a launch passes a size of the host, as plain as it is."""
-    if launch.kernel is None:
-        return None
-    for var, formal in launch.kernel.flow.params.items():
-        if not (isinstance(formal, t.Term) and isinstance(formal.type, Int) and formal in launch.mapping):
-            continue
-        if t.poly(launch.mapping[formal]) == size and body.visible(var, at) and body.steady(var):
-            return var
+def parameter(launch: Launch, body: Body, size: Poly, at: Node, widest: int = 64) -> str | None:
+    """The kernel's parameter, or a field of one, for which a launch passes a size of the host as it is."""
+    for formal, actual in launch.mapping.items():
+        fits = isinstance(formal.type, Int) and 32 <= formal.type.bits <= widest
+        if fits and t.poly(actual) == size and t.constant(size) is None:
+            name = _called(body, formal, at)
+            if name is not None:
+                return name
     return None
 
 

@@ -60,7 +60,8 @@ def _all_tested(launch: Launch, item: Coordinate) -> bool:
     return all(
         id(a) in tested
         for a in launch.kernel.flow.accesses
-        if a.obj.kind == "global" and (a.width > 1 or a.scalar is None or item.ids & kernels.ids_of(t.atoms_of(a.scalar)))
+        if a.obj.kind == "global"
+        and (a.width > 1 or a.scalar is None or item.ids & kernels.ids_of(t.atoms_of(a.scalar)))
     )
 
 
