@@ -39,7 +39,7 @@ class Kernel:
     ``flow`` is what it does (walked on first use); ``launches`` is empty where none is visible.
     """
 
-    __slots__ = ("_flow", "_layout", "_uniformity", "bindings", "config", "decl", "launches")
+    __slots__ = ("_flow", "_layout", "_uniformity", "answers", "bindings", "config", "decl", "launches")
 
     def __init__(self, decl: FunctionDecl, bindings: Bindings, config: Config) -> None:
         self.decl, self.bindings, self.config = decl, bindings, config
@@ -47,6 +47,8 @@ class Kernel:
         self._flow: Flow | None = None
         self._uniformity: dict[str, Uniformity] = {}
         self._layout: Layout | None = None
+        self.answers: dict[object, object] = {}
+        """What rules found out at some cost and may ask again."""
 
     @property
     def name(self) -> str:

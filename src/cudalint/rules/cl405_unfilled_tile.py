@@ -27,6 +27,8 @@ CODES = ("CL405",)
 
 _TRIES = 8
 _MOST_PASSES = 64
+_BUDGET = 40_000
+"""Accesses of single threads that are evaluated for one kernel; what takes more is left alone."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
 
 
@@ -37,6 +39,25 @@ class _Step(NamedTuple):
     position: Term
     guards: list[Term]
     loops: list[Loop]
+
+
+class _Spent(Exception):
+    """The budget of a kernel is spent."""
+
+
+class _Budget:
+    """Accesses that may still be evaluated."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _BUDGET
+
+    def take(self, count: int) -> None:
+        """_Spent where it does not suffice."""
+        self.left -= count
+        if self.left < 0:
+            raise _Spent
 
 
 class _Hole(NamedTuple):
@@ -53,6 +74,7 @@ def check_tile(kernel: Kernel) -> Iterator[Draft]:
     flow = kernel.flow
     if not flow.complete or flow.opaques or not any(b.scope == "block" for b in flow.barriers):
         return
+    budget = _Budget()
     for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared"):
         stores = [a for a in flow.accesses if a.obj is obj and a.mode == "w"]
         partial = next((a for a in stores if _in_range(a)), None)
@@ -65,7 +87,10 @@ def check_tile(kernel: Kernel) -> Iterator[Draft]:
         for load in flow.accesses:
             if load.obj is not obj or load.mode == "w" or load.seq < partial.seq:
                 continue
-            found = _hole(kernel, filled, _step(load))
+            try:
+                found = _hole(kernel, filled, _step(load), budget)
+            except _Spent:
+                return
             if found is not None:
                 yield _tile_draft(kernel, load, partial, found)
                 break
@@ -109,7 +134,7 @@ def _step(access: Access) -> _Step | None:
     return _Step(access, index, guards, loops)
 
 
-def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None) -> _Hole | None:
+def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budget) -> _Hole | None:
     """A hole in one block or pass that is none in another: the tile is filled where everybody is in range."""
     if load is None:
         return None
@@ -119,9 +144,10 @@ def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None) -> _Hole | No
     for case in islice(trials(kernel, terms), _TRIES):
         # All passes of loops are gone through, not the one of the case.
         trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
-        for block in trial.blocks():
+        x, y, z = trial.grid
+        for block in dict.fromkeys([(0, 0, 0), (x - 1, y - 1, z - 1)]):
             for passes in _common_passes(load, stores, trial.at(block, (0, 0, 0))):
-                found = _missing(trial, block, stores, load, passes)
+                found = _missing(trial, block, stores, load, passes, budget)
                 if found is None:
                     return None
                 whole = whole or not found
@@ -144,7 +170,7 @@ def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> It
 
 
 def _missing(
-    trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int]
+    trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int], budget: _Budget
 ) -> list[tuple[Triple, int]] | None:
     """Threads that stored, and read what nobody stored, with the positions; None where that cannot be told."""
     written: set[int] = set()
@@ -153,7 +179,7 @@ def _missing(
         env = {**trial.at(block, thread), **passes}
         mine = False
         for store in stores:
-            found = _positions(store, env)
+            found = _positions(store, env, budget)
             if found is None:
                 return None
             mine = mine or bool(found)
@@ -164,7 +190,7 @@ def _missing(
     missing = []
     read = False
     for thread, env in busy:
-        found = _positions(load, env)
+        found = _positions(load, env, budget)
         if found is None:
             return None
         read = read or bool(found)
@@ -172,7 +198,7 @@ def _missing(
     return missing if read else None
 
 
-def _positions(step: _Step, env: dict[Term, Any]) -> list[int] | None:
+def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] | None:
     """The positions that a thread comes to, on all passes of loops that have none yet; None where one is not known."""
     envs = [env]
     for loop in step.loops:
@@ -189,6 +215,7 @@ def _positions(step: _Step, env: dict[Term, Any]) -> list[int] | None:
             following += [{**each, loop.counter: k} for k in range(last + 1)]
         envs = following
     result = []
+    budget.take(len(envs))
     for each in envs:
         truths = [value(g, each) for g in step.guards]
         if any(x is not None and not x for x in truths):

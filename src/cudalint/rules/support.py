@@ -168,11 +168,20 @@ def split(
     launch built-ins (data) may take any value in each thread.
     """
     cond = unrolled(conditions)
+    key = ("split", cond, scope, *given)
+    if key not in kernel.answers:
+        kernel.answers[key] = _split(kernel, cond, scope, given)
+    return kernel.answers[key]  # type: ignore[return-value]  # put there above
+
+
+def _split(kernel: Kernel, cond: Term, scope: str, given: Sequence[Term]) -> Split | None:
     uniformity = kernel.uniformity("block" if scope == "block" else "grid")
     data = {x for x in t.leaves(cond) if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM}
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
     common = [x for x in map(over_passes, given) if x.op != "const" and not t.leaves(x) & data]
-    for launch in shown:
+    # Launches that are alike, as a dispatch over types has them, are one to the condition.
+    alike = {(x.grid, x.block, x.at_launch(cond), *map(x.at_launch, common), *x.conditions): x for x in shown}
+    for launch in alike.values():
         found = _split_at(launch, cond, data, scope, common)
         if found is not None:
             return found
@@ -353,7 +362,7 @@ def passed_constants(launch: Launch, terms: Iterable[Term]) -> dict[str, int]:
 def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned]) -> Split | None:
     leaves, cases = t.leaves(cond), list(assigned)
     free_leaves = sorted(data & leaves, key=lambda x: x.key)
-    free = [_values(x, w.constants([cond], floats=True)) for x in free_leaves]
+    free = list(_diagonal([_values(x, w.constants([cond], floats=True)) for x in free_leaves]))[:_MOST_DATA]
     # A few threads first: most conditions part them at the ends or between neighbours.
     for sampled, case in [(True, c) for c in cases] + [(False, c) for c in cases[:8]]:
         env, grid, block = case.env, case.grid, case.block
@@ -374,6 +383,8 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
 
 
 _TRIES = 40
+_MOST_DATA = 256
+"""Combinations of data that are tried."""
 
 
 def unrolled(conditions: Sequence[Term]) -> Term:
@@ -452,7 +463,7 @@ def _diagonal(choices: list[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
 
 def _part(
     cond: Term, env: dict[Term, int], shape: Triple, blocks: list[Triple], data: list[Term],
-    free: list[list[int | float]],
+    free: Sequence[tuple[int | float, ...]],
 ) -> tuple[int, int, Triple, Triple, Triple, Triple] | None:  # fmt: skip
     taken = others = 0
     first: tuple[Triple, Triple] | None = None
@@ -479,19 +490,20 @@ def _part(
 
 
 def _choose(
-    cond: Term, env: dict[Term, int], data: list[Term], free: list[list[int | float]], *, want: bool
+    cond: Term, env: dict[Term, int], data: list[Term], free: Sequence[tuple[int | float, ...]], *, want: bool
 ) -> bool | None:
-    """``want`` when some values of ``data`` give it."""
+    """``want`` when some of the values ``free`` of ``data`` give it."""
     result: bool | None = None
-    for values in _diagonal(list(free)):
-        value = _truth(cond, {**env, **dict(zip(data, values))})
+    for values in free:
+        here: dict[Term, int | float] = {**env, **dict(zip(data, values))}
+        value = _truth(cond, here)
         if value is want:
             return want
         result = value if value is not None else result
     return result
 
 
-def _truth(cond: Term, env: dict[Term, int]) -> bool | None:
+def _truth(cond: Term, env: Mapping[Term, int | float]) -> bool | None:
     try:
         return bool(t.evaluate(cond, env))
     except t.Undefined:
