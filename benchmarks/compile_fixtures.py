@@ -1,7 +1,9 @@
 """Compile every fixture and every example on a rule's page with nvcc.
 
-``python benchmarks/compile_fixtures.py [--jobs N] [PATH…]``, by default all of ``fixtures/`` and ``rules/``.
-A fixture is a claim about CUDA C++, so it has to be CUDA C++. Prints what fails and exits 1 if anything does.
+``python benchmarks/compile_fixtures.py [--jobs N] [--fixed] [PATH…]``, by default all of ``fixtures/`` and ``rules/``.
+A fixture is a claim about CUDA C++, so it has to be CUDA C++. With ``--fixed``, the sources below the paths that
+``cudalint check --fix --unsafe-fixes`` changes are compiled as it leaves them: a repaired file compiles where it did
+before. Prints what fails and exits 1 if anything does.
 About a second a file; fixtures of CL001, which are not meant to be CUDA throughout, are left out.
 """
 
@@ -38,11 +40,36 @@ def sources(paths: list[Path], scratch: Path) -> list[Path]:
     return found
 
 
+def repaired(paths: list[Path], scratch: Path) -> list[Path]:
+    """The files that a repair of copies of the paths, made below ``scratch``, changes."""
+    copies = []
+    for number, path in enumerate(paths):
+        copies.append(scratch / "fixed" / str(number) / path.name)
+        shutil.copytree(path, copies[-1]) if path.is_dir() else copies[-1].parent.mkdir(parents=True)
+        if not path.is_dir():
+            shutil.copy(path, copies[-1])
+    before = {file: file.read_bytes() for copy in copies for file in sources([copy], scratch)}
+    command = [
+        sys.executable,
+        "-m",
+        "cudalint",
+        "check",
+        "--fix",
+        "--unsafe-fixes",
+        "--select",
+        "ALL",
+        *map(str, copies),
+    ]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False, cwd=scratch)
+    return [file for file, data in before.items() if file.read_bytes() != data]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("paths", nargs="*", type=Path, default=[ROOT / "fixtures", ROOT / "rules"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--fixed", action="store_true", help="repair copies of the files, and compile those")
     options = parser.parse_args()
     nvcc = shutil.which("nvcc")
     if nvcc is None:
@@ -55,7 +82,8 @@ def main() -> int:
         return done.stderr or done.stdout if done.returncode else ""
 
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(options.jobs) as pool:
-        files = sources(options.paths, Path(scratch))
+        find = repaired if options.fixed else sources
+        files = find(options.paths, Path(scratch))
         failures = 0
         for file, errors in zip(files, pool.map(compiled, files), strict=True):
             if errors:
