@@ -130,7 +130,7 @@ def sizes_over(
 
 def _groups(term: Term, free: list[Term]) -> Iterator[tuple[Term, ...]]:
     """The sizes to let grow together: pairs that are multiplied, the last named first, then each alone."""
-    pairs = set()
+    pairs: set[tuple[Term, ...]] = set()
     for monomial in t.poly(term):
         made = {x for item in monomial for x in t.leaves(item) if x in free}
         pairs.update(combinations(sorted(made, key=lambda x: x.key), 2))
