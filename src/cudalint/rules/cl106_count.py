@@ -82,12 +82,15 @@ def _wide_parameter(launch: Launch, formal: Term, count: Term, fn: Function, nod
         return None
     if len(decl.file.declarations.functions_by_name.get(decl.name, ())) != 1:
         return None  # a prototype, or an overload
+    position = kernel.function.params.index(var)
+    passed = event.node.args[position] if event.node.args and position < len(event.node.args) else None
     work = Widening(kernel.function, parameters=True)
     try:
         work.add(var)
-        if isinstance(node, ir.Cast):
-            work.uncut(node, spelling(count.type))
-        elif strip(count) is not count and launch.mapping[formal] is not count:
+        while isinstance(passed, ir.Cast) and isinstance(passed.type, Int) and passed.type.bits == 32:
+            work.uncut(passed, spelling(count.type))
+            passed = passed.operand
+        if passed is None or passed.type is not count.type:
             return None
         edits = work.edits()
     except Cannot:
