@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import terms as t
@@ -27,6 +28,8 @@ CODES = ("CL303",)
 
 _WARP = 32
 _ALL = (1 << _WARP) - 1
+_TRIALS = 24
+"""Launches that are tried."""
 
 
 class _Condition(NamedTuple):
@@ -80,12 +83,23 @@ def _fault(kernel: Kernel, event: Collective) -> _Fault | None:
         return None
     operand, width = (None if x is None else support.first_pass(x) for x in (event.operand, event.width))
     asked = [c.term for c in conditions]
-    for trial in trials(kernel, [*asked, *(x for x in (mask, operand, width) if x is not None)], shared=True):
+    key = ("collective", event.name, event.lanes, event.reads, mask, operand, width, *asked)
+    if key not in kernel.answers:  # exchanges come in rows
+        kernel.answers[key] = _tried(kernel, event, conditions, (mask, operand, width))
+    return kernel.answers[key]  # type: ignore[return-value]  # put there above
+
+
+def _tried(
+    kernel: Kernel, event: Collective, conditions: list[_Condition],
+    exchange: tuple[Term | None, Term | None, Term | None],
+) -> _Fault | None:  # fmt: skip
+    asked = [*(c.term for c in conditions), *(x for x in exchange if x is not None)]
+    for trial in islice(trials(kernel, asked, shared=True), _TRIALS):
         if not _whole_warps(trial):
             continue
         for block in trial.blocks():
             for warp in _warps(trial.block):
-                found = _in_warp(event, conditions, (mask, operand, width), trial, block, warp)
+                found = _in_warp(event, conditions, exchange, trial, block, warp)
                 if found is not None and _counts(kernel, found):
                     return found
     return None
