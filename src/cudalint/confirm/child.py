@@ -193,14 +193,14 @@ class Refused(Exception):
     pass
 
 
-def compiled(cupy: Any, source: str, name: str) -> Any:
+def compiled(cupy: Any, source: str, name: str, more: tuple[str, ...] = ()) -> Any:
     """The module of a source; CompileException has NVRTC's words."""
     import os
 
     include = os.path.join(next(iter(cupy.__path__)), "_core", "include", "cupy", "_cccl")
     places = tuple(f"-I{os.path.join(include, x)}" for x in ("cub", "libcudacxx", "thrust"))
     own = tuple(f"-I{x}" for x in ("/usr/local/cuda/include", "/usr/local/cuda/include/cccl") if os.path.isdir(x))
-    return cupy.RawModule(code=source, options=(*OPTIONS, *places, *own), name_expressions=(name,))
+    return cupy.RawModule(code=source, options=(*OPTIONS, *more, *places, *own), name_expressions=(name,))
 
 
 def packed(arguments: list[Any], memory: Memory) -> tuple[Any, list[Any]]:
@@ -279,7 +279,8 @@ class Watched:
         self.cupy, self.experiment, self.memory = cupy, experiment, memory
         names = list(memory.specs)
         self.first, self.second = {}, {}
-        spans = np.zeros((max(1, len(names)), 7), np.uint64)
+        spans = np.zeros((max(1, len(names)), 8), np.uint64)
+        self.met: dict[str, Any] = {}
         for i, name in enumerate(names):
             spec = memory.specs[name]
             granules = -(-bytes_of(spec) // spec["granule"])
@@ -287,7 +288,10 @@ class Watched:
                 self.first[name] = cupy.full(granules, NEVER, np.uint64)
                 self.second[name] = cupy.full(granules, -1, np.int64)
             tables = [self.first[name].data.ptr, self.second[name].data.ptr] if spec["written"] else [0, 0]
-            spans[i] = [memory.address(name), bytes_of(spec), spec["width"], spec["granule"], GUARD, *tables]
+            if experiment.get("races") and bytes_of(spec) <= DENSE:
+                self.met[name] = cupy.zeros(bytes_of(spec) // 4 * 3 + 3, np.uint64)
+            shadow = self.met[name].data.ptr if name in self.met else 0
+            spans[i] = [memory.address(name), bytes_of(spec), spec["width"], spec["granule"], GUARD, *tables, shadow]
         number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
         self.threads = threads = threads_of(how)
         slots = experiment["slots"]
@@ -308,7 +312,7 @@ class Watched:
         size = threads // each * self.words * 3
         free = cupy.cuda.runtime.memGetInfo()[0]
         self.shadowed = bool(experiment["shared"]) and size * 8 < min(SHADOW, free // 4)
-        self.passed = cupy.zeros(threads * 2 if experiment["slots"] or self.shadowed else 2, np.uint32)
+        self.passed = cupy.zeros(threads * 2 if experiment["slots"] or self.shadowed or self.met else 2, np.uint32)
         self.shadow = cupy.zeros(size if self.shadowed else 1, np.uint64)
         parts = [
             self.kept[0].data.ptr, self.kept[1].data.ptr, self.events.ctypes.data, self.logged.data.ptr,
@@ -373,11 +377,14 @@ def telling(cupy: Any, first: Any, second: Any, each: int) -> set[int]:
     share, several = np.zeros(pages), np.zeros(pages, bool)
     for start in range(0, pages, 64):
         a, b = first[start * each : (start + 64) * each], second[start * each : (start + 64) * each]
-        for i in range(-(-len(a) // each)):
-            part, other = a[i * each : (i + 1) * each], b[i * each : (i + 1) * each]
-            done = part != cupy.uint64(NEVER)
-            share[start + i] = float(done.mean())
-            several[start + i] = bool(((other >= 0) & (other.view(np.uint64) != part)).any())
+        whole = len(a) // each
+        for k, size in ((0, whole), (whole, int(len(a) > whole * each))):
+            if size:
+                part = a[k * each : (k + size) * each].reshape(size, -1)
+                other = b[k * each : (k + size) * each].reshape(size, -1)
+                share[start + k : start + k + size] = (part != cupy.uint64(NEVER)).mean(axis=1).get()
+                both = (other >= 0) & (other.view(np.uint64) != part)
+                several[start + k : start + k + size] = both.any(axis=1).get()
     found = {0, 1, pages - 2, pages - 1}
     partial = np.flatnonzero((share > 0) & (share < 1))
     edges = np.flatnonzero(np.diff(share > 0))
@@ -411,7 +418,8 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
     module = None
     if watched is not None and legal:
         try:
-            module = compiled(cupy, watched, experiment["kernel"])
+            # So few registers that a block of 1,024 threads has room.
+            module = compiled(cupy, watched, experiment["kernel"], ("--maxrregcount=64",))
             module.get_function(experiment["kernel"])
         except Exception as fault:
             seen["notes"].append(f"the edited source does not compile: {compiler_says(fault)}")
@@ -472,7 +480,8 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
             return {**seen, "end": "fault", "reason": str(fault), "poisoned": True}, arrays, chosen
         except Hang:
             reason = f"did not end within {seconds:g} s"
-            return {**seen, "end": "no-end", "reason": reason, "poisoned": True}, arrays, chosen
+            # The watched run came to its end: its arrivals are all there are.
+            return {**seen, "end": "no-end", "reason": reason, "poisoned": True, "stuck": True}, arrays, chosen
         seen.setdefault("spilled", [])
         seen["spilled"] += [x for x in memory.spilled(other) if x not in seen["spilled"]]
         runs.append({n: memory.inside[n].get() for n, s in memory.specs.items() if small(s)})
@@ -592,7 +601,9 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
         elif kind == 10 and (value & 1) == (value >> 1 & 1):
             say("absent-lane", f"{who} meets lane {at}, which {'has exited' if value & 2 else 'its mask lacks'}")
         elif kind in (30, 31):
-            say("race", f"{who} and thread {value} meet at byte {at} of a shared array")
+            say("race", f"{who} and thread {value} of the block meet at byte {at}")
+        elif kind == 50:
+            say("misaligned", f"{who} accesses {value} bytes at byte {at}")
         elif kind == 40:
             say("stale-read", f"{who} reads byte {at} of a shared array, which nothing has written")
         elif kind in (20, 21, 22) and (places is None or site in places):

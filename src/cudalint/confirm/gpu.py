@@ -35,6 +35,7 @@ from cudalint.sim import (
     Arrivals,
     Buffer,
     BufferState,
+    Misaligned,
     Observation,
     Outside,
     Race,
@@ -108,6 +109,16 @@ class Experiment:
     def watched(self) -> str:
         """The source with the edits by which the run is watched."""
         return f"{self.slice.includes}{PRELUDE}{DEVICE}{self.slice.watched}"
+
+    def memory(self, site: int) -> tuple[str, str, int]:
+        """What an access at a site is to: the name, the space, the size of an element."""
+        where = self.watch.sites[site]
+        if all(o.kind == "shared" for o in where.objects):
+            obj, size = _array(where)
+            return obj.name, "shared", size
+        name = self._buffer_of(where.objects)
+        buffer = self.buffers.get(name or "")
+        return (buffer.name, "global", buffer.element.size or 1) if buffer is not None else ("memory", "global", 1)
 
     def request(self) -> dict[str, Any]:
         return {**self.data, "source": self.source, "watched": self.watched}
@@ -220,18 +231,18 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
     result.end, result.reason, result.launch_error = seen["end"], seen.get("reason"), seen.get("launch_error")
     result.notes = list(seen.get("notes", ()))
     result.differ, result.spilled = seen.get("differ", []), seen.get("spilled", [])
-    result.unseen = {"misaligned"}
+    result.unseen = set()
     result.watched = "events" in arrays
     result.unordered = frozenset(experiment.data["unordered"])
     if not result.watched:
-        result.unseen |= {"outside", "arrivals", "divergent", "absent", "wraps", "buffers", *_SHARED}
+        result.unseen |= {"outside", "arrivals", "divergent", "absent", "wraps", "buffers", "misaligned", *_SHARED}
         return result
 
     def thread(linear: int) -> Thread:
         return Thread(*place(linear, setup.grid, setup.block))
 
     result.outside, result.absent, result.wraps, result.divergent = [], [], [], []
-    result.races, result.uninitialised = [], []
+    result.races, result.uninitialised, result.misaligned = [], [], []
     maybe = False
     names = list(experiment.buffers)
     for kind, site, who, at, value in arrays["events"].tolist():
@@ -248,12 +259,15 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         elif kind == 10:
             result.absent.append(Absent(where.name, thread(who), at, bool(value & 1), bool(value & 2), here))
         elif kind in _RACES:
-            obj, size = _array(where)
+            name, space, size = experiment.memory(site)
             each = setup.block[0] * setup.block[1] * setup.block[2]
             other = thread(who // each * each + value)
-            result.races.append(Race(obj.name, "shared", at // size, other, thread(who), _RACES[kind], here))
+            result.races.append(Race(name, space, at // size, other, thread(who), _RACES[kind], here))
         elif kind == 32:
             maybe = True
+        elif kind == 50:
+            name, _, _ = experiment.memory(site)
+            result.misaligned.append(Misaligned(name, at, value, thread(who), here))
         elif kind == 40:
             obj, size = _array(where)
             result.uninitialised.append(Uninitialised(obj.name, "shared", at // size, thread(who), here))
@@ -381,11 +395,9 @@ class Gpu:
     ) -> list[Observation]:
         """Run the launches, each of them whole."""
         del trial
-        found = self.ask(Experiment(bench.kernel, setups), until)
-        for each in found:
-            if "global-races" in plan.watch and not each.races:
-                each.unseen.add("races")
-        return [*found]
+        experiment = Experiment(bench.kernel, setups)
+        experiment.data["races"] = "global-races" in plan.watch
+        return [*self.ask(experiment, until)]
 
     def ask(self, experiment: Experiment, until: float | None = None) -> list[Measured]:
         if self._child is None:

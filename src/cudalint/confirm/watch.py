@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts.assigned import children
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, Array, Int, Ptr
+from cudalint.ir.types import BOOL, Array, Int, Ptr, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,6 +54,7 @@ class Watch:
         self._marks: dict[int, tuple[SourceFile, list[tuple[int, int, int, int, str]]]] = {}
         flow = kernel.flow
         self._kernel = kernel.function
+        self._members = {id(n.base): n for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.Member)}
         accesses: dict[tuple[int, int, int], list[Access]] = {}
         for access in flow.accesses:
             if access.obj.kind in ("global", "shared", "unknown"):
@@ -64,6 +65,9 @@ class Watch:
         for barrier in _once(flow.barriers):
             if barrier.scope != "warp":
                 self._barrier(barrier)
+            elif isinstance(barrier.node, ir.Call) and barrier.name != "__syncwarp":
+                node = barrier.node
+                self._around(barrier.fn.file, node.start, node.end, "(cudalint_pass(1), ", ")", 3)
         for collective in _once(flow.collectives):
             self._collective(collective)
         if flow.collectives:
@@ -111,6 +115,8 @@ class Watch:
     def _access(self, group: list[Access]) -> None:
         first = group[0]
         node, file = first.node, first.fn.file
+        while id(node) in self._members and isinstance(node.type, Struct):
+            node = self._members[id(node)]  # the field alone is touched
         text = file.text[node.start : node.end]
         objects = frozenset(a.obj for a in group)
         kinds = {o.kind for o in objects}
@@ -123,6 +129,8 @@ class Watch:
         pointer = not place and isinstance(node.type, Ptr) and not isinstance(node, (ir.Index, ir.Member))
         if isinstance(node, ir.Ref) and node.var.kind == "shared" and not isinstance(node.type, Array):
             place = True
+        if isinstance(node.type, Struct) and node.type.size is None and kinds == {"shared"}:
+            return  # the storage of a library
         if not place and not pointer:
             self.blind.add(field)
             return
@@ -146,7 +154,7 @@ class Watch:
         slot = self._slot()
         self._site(event.node, event.fn.file, event.scope, slot=slot, name=event.name)
         self._around(
-            event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), cudalint_pass(0), ", ")"
+            event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), cudalint_pass(0), ", ")", 3
         )
 
     def _collective(self, event: Collective) -> None:
@@ -184,6 +192,9 @@ class Watch:
             if kind is ir.VarDecl and (node.var.static or _fixed(text, node)):
                 constant = True
             if not constant:
+                if kind is ir.Binary and isinstance(node.optype, Int) and node.op not in ("<<", ">>"):
+                    self._stored(function, node.left, node.optype)
+                    self._stored(function, node.right, node.optype)
                 if kind is ir.Binary and node.op in _ARITHMETIC and isinstance(node.optype, Int):
                     if not (_literal(node.left) and _literal(node.right)):
                         self._operation(function, node)
@@ -263,6 +274,14 @@ def _in_memory(node: ir.Expr) -> bool:
     return isinstance(node, ir.Index) and isinstance(node.base.type, (Ptr, Array))
 
 
+def _below(node: Any) -> Iterator[Any]:
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(children(item))
+
+
 def _literal(node: ir.Expr) -> bool:
     """Whether an expression is made of constants alone, so that it may stand where a constant is asked for."""
     stack: list[Any] = [node]
@@ -295,6 +314,7 @@ struct cudalint_span {
     unsigned long long base, bytes, element, granule, guard;
     unsigned long long *first;  // the lowest thread that wrote a granule
     long long *second;          // the highest one that wrote it by a plain store
+    unsigned long long *shadow; // of each word: who wrote it last, and two who read it
 };
 struct cudalint_event { int kind, site; long long thread, at, value; };
 struct cudalint_table {
@@ -327,6 +347,40 @@ __device__ __noinline__ void cudalint_log(int kind, int site, long long at, long
 }
 __device__ __forceinline__ long long cudalint_floor(long long a, long long b) { return a / b - (a % b < 0); }
 
+// Who meets whom at a word between two barriers of a block: kind 30 a read after a write, 31 a write after a read,
+// 32 two writes (of one value, maybe), 40 a read of shared memory that nothing has written.
+__device__ __forceinline__ void cudalint_pass(int which) { ++cudalint_watch.passed[cudalint_me() * 2 + which]; }
+__device__ __forceinline__ unsigned long long cudalint_stamp(long long block) {
+    const unsigned *passed = cudalint_watch.passed + cudalint_me() * 2;
+    return ((unsigned long long)block & 4194303) << 42 | (unsigned long long)(passed[0] & 1048575) << 22
+        | (unsigned long long)(passed[1] & 2047) << 11 | (cudalint_rank() + 1);
+}
+__device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned long long b) {
+    if (!a || a >> 22 != b >> 22 || (a & 2047) == (b & 2047)) return false;
+    bool one_warp = ((a & 2047) - 1) / 32 == ((b & 2047) - 1) / 32;
+    return !one_warp || (a >> 11 & 2047) == (b >> 11 & 2047);
+}
+__device__ void cudalint_word(
+    int site, int kind, unsigned long long *cell, unsigned long long mine, long long off, bool whole, bool set
+) {
+    if (kind == 2) atomicCAS(cell, 0ull, ~0ull);
+    if (kind == 0 || kind == 3) {
+        unsigned long long other = atomicOr(cell, 0ull);
+        if (!other && !set) cudalint_log(40, site, off, 0);
+        else if (whole && cudalint_conflict(other, mine)) cudalint_log(30, site, off, (other & 2047) - 1);
+        other = atomicExch(cell + 1, mine);
+        if (cudalint_conflict(other, mine)) atomicExch(cell + 2, other);
+    }
+    if (kind == 1 || kind == 3) {
+        unsigned long long other = atomicExch(cell, mine);
+        if (whole && cudalint_conflict(other, mine)) cudalint_log(32, site, off, (other & 2047) - 1);
+        for (int i = 1; whole && i < 3; ++i) {
+            other = atomicOr(cell + i, 0ull);
+            if (cudalint_conflict(other, mine)) cudalint_log(31, site, off, (other & 2047) - 1);
+        }
+    }
+}
+
 // An access: kind 0 loads, 1 stores, 2 does both at once, 3 one after the other.
 template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     cudalint_table &w = cudalint_watch;
@@ -339,11 +393,21 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     cudalint_span &s = w.spans[number];
     long long off = (long long)(a - s.base);
     if (off < 0 || off + sizeof(T) > s.bytes) {
+        const long long far = 1ll << 30;
         long long at = cudalint_floor(off, s.element);
         if (kind == 2) cudalint_log(2, site, at, number);
         if (kind == 0 || kind == 3) cudalint_log(0, site, at, number);
         if (kind == 1 || kind == 3) cudalint_log(1, site, at, number);
+        return off < -far || off > (long long)s.bytes + far ? p : (T *)w.scratch;
+    }
+    if (a % alignof(T)) {
+        cudalint_log(50, site, off, sizeof(T));
         return (T *)w.scratch;
+    }
+    if (s.shadow) {
+        long long block = cudalint_me() / cudalint_each();
+        for (long long word = off / 4; word <= (off + (long long)sizeof(T) - 1) / 4; ++word)
+            cudalint_word(site, kind, s.shadow + word * 3, cudalint_stamp(block), off, sizeof(T) >= 4, true);
     }
     if (kind != 0 && s.first) {
         long long me = cudalint_me();
@@ -354,45 +418,23 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     }
     return p;
 }
-// Who meets whom at a word of shared memory between two barriers: kind 30 a read after a write, 31 a write after a
-// read, 32 two writes (of one value, maybe), 40 a read of what nothing has written.
-__device__ __forceinline__ void cudalint_pass(int which) { ++cudalint_watch.passed[cudalint_me() * 2 + which]; }
-__device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned long long b) {
-    if (!a || a >> 28 != b >> 28 || (a & 2047) == (b & 2047)) return false;
-    bool one_warp = ((a & 2047) - 1) / 32 == ((b & 2047) - 1) / 32;
-    return !one_warp || (a >> 11 & 131071) == (b >> 11 & 131071);
-}
 __device__ void cudalint_share(int site, int kind, long long off, const void *p, int size) {
     cudalint_table &w = cudalint_watch;
-    long long me = cudalint_me(), block = me / cudalint_each();
-    unsigned long long mine = ((unsigned long long)w.passed[me * 2] << 28)
-        | (unsigned long long)(w.passed[me * 2 + 1] & 131071) << 11 | (cudalint_rank() + 1);
+    long long block = cudalint_me() / cudalint_each();
     unsigned first = (unsigned)__cvta_generic_to_shared(p) / 4;
-    for (unsigned word = first; word <= first + (size - 1) / 4 && word < w.words; ++word) {
-        unsigned long long *cell = w.shadow + (block * w.words + word) * 3;
-        if (kind == 2) atomicCAS(cell, 0ull, 1ull << 63);
-        if (kind == 0 || kind == 3) {
-            unsigned long long other = atomicOr(cell, 0ull);
-            if (!other) cudalint_log(40, site, off, 0);
-            else if (size >= 4 && cudalint_conflict(other, mine)) cudalint_log(30, site, off, (other & 2047) - 1);
-            other = atomicExch(cell + 1, mine);
-            if (cudalint_conflict(other, mine)) atomicExch(cell + 2, other);
-        }
-        if (kind == 1 || kind == 3) {
-            unsigned long long other = atomicExch(cell, mine);
-            if (size >= 4 && cudalint_conflict(other, mine)) cudalint_log(32, site, off, (other & 2047) - 1);
-            for (int i = 1; size >= 4 && i < 3; ++i) {
-                other = atomicOr(cell + i, 0ull);
-                if (cudalint_conflict(other, mine)) cudalint_log(31, site, off, (other & 2047) - 1);
-            }
-        }
-    }
+    for (unsigned word = first; word <= first + (size - 1) / 4 && word < w.words; ++word)
+        cudalint_word(
+            site, kind, w.shadow + (block * w.words + word) * 3, cudalint_stamp(block), off, size >= 4, false);
 }
 // An access to an array of shared memory.
 template <typename T>
 __device__ T *cudalint_at(int site, int kind, const void *base, unsigned long long bytes, T *p) {
     long long off = (long long)((unsigned long long)p - (unsigned long long)base);
     if (off >= 0 && off + sizeof(T) <= bytes) {
+        if ((unsigned long long)p % alignof(T)) {
+            cudalint_log(50, site, off, sizeof(T));
+            return (T *)cudalint_watch.scratch;
+        }
         if (cudalint_watch.shadow) cudalint_share(site, kind, off, (const void *)p, sizeof(T));
         return p;
     }
@@ -452,8 +494,9 @@ __device__ void cudalint_named(int slot, int site, unsigned mine, unsigned mask,
             return;
         }
 }
-__device__ void cudalint_taken(int slot, int site, unsigned mine, int lane) {
-    if (!cudalint_present(slot, mine, lane & 31))
+__device__ void cudalint_taken(int slot, int site, unsigned mine, unsigned mask, int lane) {
+    // What a lane holds that the mask leaves out is nobody's business.
+    if ((mask >> (lane & 31) & 1) && !cudalint_present(slot, mine, lane & 31))
         cudalint_log(10, site, lane & 31, (cudalint_gone(lane & 31) ? 2 : 0) | 1);
 }
 __device__ __forceinline__ int cudalint_source(int kind, int lane, int operand, int width) {
@@ -468,7 +511,7 @@ __device__ __forceinline__ int cudalint_source(int kind, int lane, int operand, 
         unsigned mine = cudalint_join(slot, site, mask); \
         T result = name(mask, value, operand, width); \
         cudalint_named(slot, site, mine, mask, false); \
-        cudalint_taken(slot, site, mine, cudalint_source(kind, cudalint_rank() % 32, (int)operand, width)); \
+        cudalint_taken(slot, site, mine, mask, cudalint_source(kind, cudalint_rank() % 32, (int)operand, width)); \
         return result; \
     }
 CUDALINT_SHUFFLE(__shfl_sync, 0)
@@ -501,7 +544,7 @@ CUDALINT_VOTE(__reduce_and_sync) CUDALINT_VOTE(__reduce_or_sync) CUDALINT_VOTE(_
         int size = group.size(); \
         unsigned mask = (unsigned)((1ull << size) - 1) << (cudalint_rank() % 32 / size * size); \
         cudalint_named(slot, site, mine, mask, false); \
-        cudalint_taken(slot, site, mine, cudalint_source(kind, cudalint_rank() % 32, (int)operand, size)); \
+        cudalint_taken(slot, site, mine, mask, cudalint_source(kind, cudalint_rank() % 32, (int)operand, size)); \
         return result; \
     }
 CUDALINT_TILE(shfl, 0) CUDALINT_TILE(shfl_up, 1) CUDALINT_TILE(shfl_down, 2) CUDALINT_TILE(shfl_xor, 3)

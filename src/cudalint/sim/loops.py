@@ -382,7 +382,10 @@ def _scan(code: Code, plan: Plan, body: list[ir.Stmt]) -> None:
         nodes.extend(below(part) if part is not None else ())
         if part is not None and any(isinstance(n, (ir.Call, ir.Index, ir.Assign, ir.IncDec)) for n in below(part)):
             raise _Ineligible
+    # Of a statement in a loop of the body, what each of its passes adds would have to be told apart.
+    again = {id(n) for loop in nodes if isinstance(loop, (ir.For, ir.While)) for n in below(loop)}
     statements = {id(n.expr) for n in nodes if isinstance(n, ir.ExprStmt)}
+    single = {id(n.expr) for n in nodes if isinstance(n, ir.ExprStmt) and id(n) not in again}
     bases: set[int] = set()
     for node in nodes:
         if isinstance(node, (ir.Assign, ir.IncDec)):
@@ -409,7 +412,7 @@ def _scan(code: Code, plan: Plan, body: list[ir.Stmt]) -> None:
             if var in plan.declared:
                 plan.definitions.pop(var, None)
                 continue
-            _sum(plan, node, var, statements)
+            _sum(plan, node, var, single)
         elif isinstance(root, ir.Index):
             plan.stores.append((_base(root), expression(root)))
             bases.add(id(root))
