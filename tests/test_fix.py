@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -141,3 +142,92 @@ def test_repaired_fixtures_have_lost_their_findings_and_gained_none(cudalint, fo
         had, has = (_codes(f for f in side if f["file"] == file) for side in (before, after))
         gone = _codes(f for f in fixed if f["file"] == file)
         assert has == had - gone, file
+
+
+#: For each rule with a repair, a fixture that has one.
+REPAIRABLE = {
+    "CL101": "faulty-step", "CL102": "faulty-initialiser", "CL103": "faulty-cast-bound", "CL104": "faulty-argv",
+    "CL106": "faulty-explicit-cast", "CL108": "faulty-block-granular", "CL109": "faulty-literal",
+    "CL110": "faulty-allocation", "CL111": "faulty-loop-start", "CL201": "faulty-large-grid", "CL203": "faulty-two-axes",
+    "CL204": "faulty-late-guard", "CL209": "faulty-store-unguarded", "CL211": "faulty-thread-start",
+    "CL214": "faulty-two-axes", "CL216": "faulty-no-bytes", "CL217": "faulty-memcpy", "CL301": "faulty-nothing-lost",
+    "CL501": "faulty-local-flag", "CL502": "faulty-and-for-or", "CL503": "faulty-stride",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REPAIRABLE)
+def test_confirm_no_longer_reproduces_the_fault(cudalint, folder, code):
+    (source,) = ROOT.glob(f"fixtures/{code}-*/{REPAIRABLE[code]}.cu")
+    shutil.copy(source, folder / "k.cu")
+
+    def verdicts() -> set[str]:
+        asked = ("confirm", "--as", code, "--backend", "sim", "--output-format", "json", "k.cu")
+        return {f["evidence"]["verdict"] for f in json.loads(cudalint(*asked).stdout)}
+
+    assert "confirmed" in verdicts()
+    cudalint("check", "--fix", "--unsafe-fixes")
+    assert verdicts() == {"not-reproduced"}
+
+
+LOOP = """\
+__device__ float shade(float, long long);
+__device__ int hashed(int);
+__global__ void walk(float *x, unsigned *y, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) {
+        BODY
+    }
+}
+void run(float *x, unsigned *y, int n) { walk<<<1024, 256>>>(x, y, n); }
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["x[i] = shade(x[i], i);", "y[i] = i;", "const int row = i / 64; x[row * 64 + i % 64] = 1.0f;", "x[i] += 0.5f * i;",
+     "if (i + 1 < n) x[i] = x[i + 1];", "y[i] = (unsigned)i * 2654435761u;", "__stcs(&x[i], 1.0f);"],
+)  # fmt: skip
+def test_an_index_is_widened_where_nothing_else_changes(cudalint, write, body):
+    path = write("k.cu", LOOP.replace("BODY", body))
+    cudalint("check", "--fix", "--select", "CL108")
+    assert "for (long long i = (long long)blockIdx.x" in path.read_text()
+    assert "i += (long long)blockDim.x * gridDim.x" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["y[i] = hashed(i);", "y[i] = 2654435761u * i >> 7;", "x[i] = min(i, n);", 'printf("%d", i);', "y[i] = i ^ 12345;",
+     "int *p = &i; x[*p] = 1.0f;", "int2 q{i, i}; x[q.x] = 1.0f;"],
+)  # fmt: skip
+def test_an_index_whose_type_something_hangs_on_is_left(cudalint, write, body):
+    path = write("k.cu", LOOP.replace("BODY", body))
+    before = path.read_text()
+    done = cudalint("check", "--fix", "--unsafe-fixes", "--select", "CL108")
+    assert "CL108" in done.stdout
+    assert path.read_text() == before
+
+
+def test_what_wraps_below_zero_in_32_bits_stays_negative(cudalint, write):
+    """`threadIdx.x - pad` is unsigned: as an int it is negative, widened as it stands it would be 2^32 - 1."""
+    loop = LOOP.replace("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * blockDim.x + first").replace(
+        "    for", "    int first = threadIdx.x - 1;\n    for"
+    )
+    path = write("k.cu", loop.replace("BODY", "if (i >= 0) x[i] = 1.0f;"))
+    cudalint("check", "--fix", "--select", "CL108")
+    assert "(long long)blockIdx.x * blockDim.x + first;" in path.read_text()
+    path.write_text(loop.replace("+ first", "+ (threadIdx.x - 1)").replace("BODY", "if (i >= 0) x[i] = 1.0f;"))
+    cudalint("check", "--fix", "--select", "CL108")
+    assert "(long long)blockIdx.x * blockDim.x + ((long long)threadIdx.x - 1);" in path.read_text()
+
+
+def test_an_else_keeps_its_if(cudalint, write):
+    """A launch under an `if` with an `else` gets no second `if` that would take the `else`."""
+    path = write(
+        "k.cu",
+        COUNT.replace("(n + 255) / 256", "n / 256 + (n % 256 != 0)")
+        .replace("    if (n <= 0) return;\n", "")
+        .replace("void run(float *x, int n) {\n    ", "void run(float *x, int n, bool on) {\n    if (on) ")
+        .replace("(x, n);\n", "(x, n); else x = nullptr;\n"),
+    )
+    before = path.read_text()
+    assert "CL204" in cudalint("check", "--fix", "--unsafe-fixes").stdout
+    assert path.read_text() == before
