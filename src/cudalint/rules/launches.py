@@ -8,7 +8,7 @@ from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
-from cudalint.facts.events import chain
+from cudalint.facts.events import Pointer, Record, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.findings import digits
 from cudalint.ir import nodes as ir
@@ -18,7 +18,7 @@ from cudalint.rules import support
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from cudalint.facts.events import Guard, Induction, LaunchEvent
+    from cudalint.facts.events import Guard, Induction, LaunchEvent, Obj, Value
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.rules.support import Place, Triple
@@ -308,35 +308,63 @@ def _same(first: tuple[Term, Term], second: tuple[Term, Term]) -> bool:
 
 
 def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
-    """Whether the host handles the rest of a floored division elsewhere: another launch, or a loop, that begins where
-    this one ends or that asks for the remainder."""
+    """Whether the host handles the rest of a floored division elsewhere: another launch or call with the same memory,
+    or a loop, that begins where this one ends or that asks for the remainder."""
     quotients = [p for d in dimensions for p in parts(d) if p.op in ("div", "shr") and t.leaves(p)]
     if not quotients:
         return False
     dividends = [t.poly(q.args[0]) for q in quotients]
     atoms = {m[0] for q in quotients for m in t.poly(q) if len(m) == 1}
-    at = launch.flow.launches.index(launch.event)
-    for event in launch.flow.launches[max(0, at - _NEAR) : at + _NEAR]:
-        if event.node is launch.event.node:
+    flow, own = launch.flow, _memory(launch.event.args)
+
+    def counts(term: Term) -> bool:
+        return any(p.op == "mod" and t.poly(p.args[0]) in dividends for p in parts(term))
+
+    def rounds_up(term: Term) -> bool:
+        # `n / t + (n % t != 0)`: the grid of a launch that does everything by itself.
+        return any(p.op in ("div", "shr") and t.poly(p.args[0]) in dividends for p in parts(term))
+
+    def takes(args: Iterable[Value | None] | None) -> bool:
+        passed = list(args or ())
+        scalars = [x for x in passed if isinstance(x, t.Term)]
+        offsets = [p for x in passed if isinstance(x, Pointer) for p, _ in x.pieces]
+        return any(counts(x) or _begins(x, atoms) for x in (*scalars, *offsets))
+
+    at = flow.launches.index(launch.event)
+    for event in flow.launches[max(0, at - _NEAR) : at + _NEAR]:
+        if event.node is launch.event.node or not _meet(own, _memory(event.args)):
             continue
         # `n % t == 0` on the way asks whether there is a rest, and is the case without one.
         asked = [g.term for g in _own_guards(event, launch) if g.term.op != "eq"]
-        offered: list[Term] = [*(event.grid or ()), *asked]
-        starts: list[Term] = []
-        for value in event.args or ():
-            if isinstance(value, t.Term):
-                starts.append(value)
-            elif value is not None and hasattr(value, "pieces"):
-                starts.extend(p for p, _ in value.pieces)
-        if any(p.op == "mod" and t.poly(p.args[0]) in dividends for x in (*offered, *starts) for p in parts(x)):
+        shape = [x for x in (*(event.grid or ()), *(event.block or ())) if not rounds_up(x)]
+        if any(counts(x) for x in (*shape, *asked)) or takes(event.args):
             return True
-        if any(_begins(x, atoms) for x in starts):
-            return True
+    if any(_meet(own, _memory(x.args)) and takes(x.args) for x in flow.calls):
+        return True
     return any(
-        info.init is not None and _begins(info.init, atoms)
-        for loop in launch.flow.loops
-        for info in loop.inductions.values()
+        info.init is not None and _begins(info.init, atoms) for loop in flow.loops for info in loop.inductions.values()
     )
+
+
+def _memory(args: Iterable[Value | None] | None) -> set[Obj] | None:
+    """What memory the arguments of a launch or call lead to; None where some of it cannot be seen."""
+    found: set[Obj] = set()
+    if args is None:
+        return None
+    stack = list(args)
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Pointer):
+            found.add(item.obj)
+        elif isinstance(item, Record) and item.fields:
+            stack.extend(item.fields.values())
+        elif not isinstance(item, t.Term):
+            return None
+    return found
+
+
+def _meet(one: set[Obj] | None, other: set[Obj] | None) -> bool:
+    return one is None or other is None or not one.isdisjoint(other)
 
 
 def _own_guards(event: LaunchEvent, launch: Launch) -> list[Guard]:
