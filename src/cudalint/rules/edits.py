@@ -116,8 +116,17 @@ class Body:
             text = self.text
             pieces = (text[cond.start : at[0]], _FLIPPED[cond.op].encode(), text[at[1] : cond.end])
             return b"".join(pieces).decode("utf-8", "replace")
+        if isinstance(cond, ir.Logical):
+            left, right = self.negated(cond.left), self.negated(cond.right)
+            if left is None or right is None:
+                return None
+            if cond.op == "&&":
+                return f"{left} || {right}"
+            left, right = (f"({x})" if "||" in x else x for x in (left, right))
+            return f"{left} && {right}"
         if isinstance(cond, ir.Unary) and cond.op == "!":
-            return f"({self.source(cond.operand)})" if isinstance(cond.operand, ir.Logical) else None
+            text = self.source(cond.operand)
+            return f"({text})" if isinstance(cond.operand, (ir.Logical, ir.Binary, ir.Cond)) else text
         return f"!({self.source(cond)})" if self.lone(cond.start, cond.end) else None
 
     # Statements
