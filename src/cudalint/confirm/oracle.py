@@ -375,8 +375,9 @@ def races(run: Run, names: Container[str] | None = None) -> Fault | None:
     return None
 
 
-def independence(run: Run) -> Fault | None:
-    """Values that differ from those of the same kernel in another launch, beyond the rounding of a sum."""
+def independence(run: Run, where: str = "in one block") -> Fault | None:
+    """Values that differ from those of the same kernel in another launch, beyond the rounding of a sum; ``where`` says
+    how that one differs."""
     if run.reference is None or run.seen.end != "done":
         return None
     for name, state in run.reference.buffers.items():
@@ -395,7 +396,7 @@ def independence(run: Run) -> Fault | None:
         if len(found):
             first = int(found[0])
             return Fault(
-                "wrong-value", f"`{name}[{first}]` is {a[first]:.6g}, and {b[first]:.6g} in one block",
+                "wrong-value", f"`{name}[{first}]` is {a[first]:.6g}, and {b[first]:.6g} {where}",
                 first, tuple(Wrong(int(g), (0, 0, 0), (0, 0, 0)) for g in found[:_WRONG]),
             )  # fmt: skip
     return None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.confirm.harness import Values
+    from cudalint.confirm.harness import Setup, Values
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Access, Event
     from cudalint.facts.model import Kernel, Launch
@@ -155,15 +155,8 @@ def _dropped(threads: int) -> int:
 
 def _written(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
     """A larger block than the launched one written into the index: the rest of each share has no thread."""
-    touched = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar]
-    for access in touched:
-        axis = shapes.axes(expand(access.scalar or {})).get("x")
-        if axis is None or axis.grid != "x" or axis.block is None or t.constant(axis.scale) != 1:
-            continue
-        share = t.constant(axis.block)
-        if share is None or share <= block[0] or block[1:] != (1, 1):
-            continue
-        if all(_is_one(a.scalar or {}, share) for a in touched):
+    for access, share in _shares(kernel):
+        if share > block[0] and block[1:] == (1, 1):
             yield _Mismatch(
                 f"its index on line {_line(access)} gives each block {share} elements: elements {block[0]} to "
                 f"{share - 1} of each have no thread",
@@ -171,6 +164,18 @@ def _written(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
                 ("first element of a share without a thread", block[0]),
             )  # fmt: skip
             return
+
+
+def _shares(kernel: Kernel) -> Iterator[tuple[Access, int]]:
+    """The elements of a block's share that are written into an index, one a thread, and where."""
+    touched = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar]
+    for access in touched:
+        axis = shapes.axes(expand(access.scalar or {})).get("x")
+        if axis is None or axis.grid != "x" or axis.block is None or t.constant(axis.scale) != 1:
+            continue
+        share = t.constant(axis.block)
+        if share is not None and all(_is_one(a.scalar or {}, share) for a in touched):
+            yield access, share
 
 
 def _is_one(scalar: Poly, share: int) -> bool:
@@ -187,13 +192,15 @@ def _line(event: Event) -> int:
 
 
 def experiment_cl307(bench: Bench) -> Plan:
-    """What the launch leaves out: results of a sum over the block that lack elements, elements that nobody writes. What
-    a declaration says of the block (bounds, cub) is compared with the block that the host computes."""
+    """What the launch leaves out: results of a sum over the block that lack elements, elements that nobody writes, a
+    tile that is not filled, results that differ from those of the block that is written into the index. What a
+    declaration says of the block (bounds, cub) is compared with the block that the host computes."""
     from cudalint.confirm.experiment import Plan, oracle
 
     bench.harness.constant = 2
     names = [a.obj.name for a in bench.kernel.flow.accesses if a.obj.kind == "global" and a.mode == "w"]
     tree = any(_halving(bench.kernel))
+    share = next((share for _, share in _shares(bench.kernel)), 0)
 
     def declared(host: Values) -> Fault | None:
         found = bench.harness.dimensions(host)
@@ -207,6 +214,16 @@ def experiment_cl307(bench: Bench) -> Plan:
 
     def judge(run: Run) -> Fault | None:
         x, y, z = run.setup.block
-        return oracle.short_sums(run, 2, x * y * z) if tree else oracle.gaps(run, names)
+        if tree:
+            return oracle.short_sums(run, 2, x * y * z)
+        found = oracle.gaps(run, names)
+        if found is None and share > x:
+            found = oracle.unset(run) or oracle.independence(run, f"in blocks of {share}")
+        return found
 
-    return Plan(bench.trials(), judge, host=declared, anywhere=True)
+    def meant(setup: Setup) -> tuple[Triple, Triple]:
+        """The block that is written into the index, where a smaller one is launched."""
+        larger = share > setup.block[0] and setup.block[1:] == (1, 1)
+        return setup.grid, (share, 1, 1) if larger else setup.block
+
+    return Plan(bench.trials(), judge, meant, host=declared, anywhere=True)
