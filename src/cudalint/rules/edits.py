@@ -125,8 +125,8 @@ class Body:
             left, right = (f"({x})" if "||" in x else x for x in (left, right))
             return f"{left} && {right}"
         if isinstance(cond, ir.Unary) and cond.op == "!":
-            text = self.source(cond.operand)
-            return f"({text})" if isinstance(cond.operand, (ir.Logical, ir.Binary, ir.Cond)) else text
+            held = self.source(cond.operand)
+            return f"({held})" if isinstance(cond.operand, (ir.Logical, ir.Binary, ir.Cond)) else held
         return f"!({self.source(cond)})" if self.lone(cond.start, cond.end) else None
 
     # Statements
