@@ -117,6 +117,25 @@ def test_what_is_stated_is_checked_at_each_launch(cudalint, write):
     assert stated[0]["text"] in found["launches"][0]["holds"]
 
 
+@pytest.mark.parametrize("condition", ["nosuch > 3", "n / 0 == 3", "table(n) > 2"])
+def test_what_cannot_be_evaluated_cannot_be_told(cudalint, write, condition):
+    text = f"// cudalint: requires({condition})\n{ONE}void run(float *x, int n) {{ one<<<n, 256>>>(x, n); }}\n"
+    (launch,) = contract(cudalint, text, write)["launches"]
+    assert launch["unknown"] == [condition]
+
+
+def test_two_sizes_that_the_grid_confuses_break_it(cudalint, write):
+    text = """\
+__global__ void fill(float *x, int w, int h) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    if (i < w && j < h) x[j * w + i] = 0;
+}
+void run(float *x, int w, int h) { fill<<<dim3((h + 15) / 16, (w + 15) / 16), dim3(16, 16)>>>(x, w, h); }
+"""
+    (launch,) = contract(cudalint, text, write)["launches"]
+    assert launch["broken"] == ["gridDim.x * blockDim.x >= w", "gridDim.y * blockDim.y >= h"]
+
+
 def test_a_template_is_told_once_where_its_instances_ask_for_the_same(cudalint, write):
     text = ONE.replace("__global__", "template <typename T>\n__global__").replace("float *x", "T *x") + (
         "void run(float *x, double *y, int n) {\n    one<<<n, 1>>>(x, n);\n    one<<<n, 2>>>(y, n);\n}\n"

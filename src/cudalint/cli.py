@@ -166,8 +166,10 @@ def _reader() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
-        if sys.stdout is None or sys.stderr is None:
+        if sys.stdout is None:
             return 2  # closed by who called: there is nobody to tell
+        if sys.stderr is None:
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as long as the process runs
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files
         options = _arguments(arguments)
@@ -363,10 +365,12 @@ def _rules(_: argparse.Namespace) -> int:
     from cudalint.rules.pages import pages
 
     width = max((len(page.name) for page in pages().values()), default=0)
-    print(f"{'Code':<5}  {'Name':<{width}}  {'Group':<8}  {'Level':<7}  What it finds")
+    lines = [f"{'Code':<5}  {'Name':<{width}}  {'Group':<8}  {'Level':<7}  What it finds\n"]
     for page in pages().values():
         opt_in = "" if page.default else "  (opt-in)"
-        print(f"{page.code}  {page.name:<{width}}  {page.group:<8}  {page.level:<7}  {page.summary}{opt_in}")
+        lines.append(f"{page.code}  {page.name:<{width}}  {page.group:<8}  {page.level:<7}  {page.summary}{opt_in}\n")
+    with _reader():
+        sys.stdout.writelines(lines)
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.findings import digits
+from cudalint.report import visible
 
 if TYPE_CHECKING:
     import argparse
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _text(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator[str]:
     for contract in found:
-        yield f"{relative(contract.span.file)}:{contract.span.line}: {contract.kernel}\n"
+        yield visible(f"{relative(contract.span.file)}:{contract.span.line}: {contract.kernel}") + "\n"
         for each in contract.requires:
             yield f"  requires {each.text}" + (" (stated)\n" if each.source == "stated" else "\n")
         if not contract.requires:
@@ -96,7 +97,7 @@ def _text(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator
             file = "" if span.file == contract.span.file else f"{relative(span.file)}, "
             parts = [f"{_broken(each)}" for each in all_kept if each.holds is False]
             parts += [f"cannot be told: {each.requirement.text}" for each in all_kept if each.holds is None]
-            yield f"  launched at {file}line {span.line}: {'; '.join(parts) or 'keeps to it'}\n"
+            yield visible(f"  launched at {file}line {span.line}: {'; '.join(parts) or 'keeps to it'}") + "\n"
         if not contract.launches:
             yield "  no launch is visible\n"
         yield "\n"

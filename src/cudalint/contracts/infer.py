@@ -81,7 +81,8 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
     """The sizes that the coordinates of one kind are tested against: of two a constant apart (a neighbour's test), the
     plain one; tests from below left out."""
     found: list[Poly] = []
-    for limit in (each.limit for each in group if min((each.share or each.pitch).values(), default=0) > 0):
+    ahead = [x for x in group if min([*x.share.values(), *x.pitch.values()], default=0) > 0]
+    for limit in (each.limit for each in ahead):
         if t.constant(limit) is not None:
             continue
         near = [other for other in found if t.constant(t.add(limit, other, -1)) is not None]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
 
 
+_USUAL = 1000
+
+
 class Kept(NamedTuple):
     """Does a launch keep to a requirement: ``holds`` is None where that cannot be told.
 
@@ -59,7 +62,9 @@ def kept(requirement: Requirement, launch: Launch) -> Kept:
     else:
         env = launches.smallest(broken, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
     if env is None:
-        return Kept(requirement, True)
+        # What has no value at an ordinary size (a division by 0) was not looked at.
+        usual = launches.all_at(leaves, _USUAL)
+        return Kept(requirement, True if _value(at_host, usual) is not None else None)
     if _left_to_callers(launch, condition):
         return Kept(requirement, None)
     return Kept(requirement, False, launches.named(env))
@@ -83,18 +88,26 @@ def _largest_sizes(broken: Callable[[w.Assignment], bool], leaves: list[Term], l
     return {**found, leaf: high}
 
 
+def _value(term: Term, env: w.Assignment) -> object:
+    try:
+        return t.evaluate(term, env, exact=False)
+    except t.Undefined:
+        return None
+
+
 def _seen(launch: Launch, at_host: Term) -> bool:
     """Is everything in the condition known at the launch, or a size of its host function?"""
     formal = set(launch.kernel.flow.params.values()) if launch.kernel is not None else set()
-    return not any(
-        leaf in formal or leaf.data.kind in ("tid", "bid", "bdim", "gdim", "count", "loop", "load", "call")
-        for leaf in t.leaves(at_host)
+    return all(
+        leaf not in formal and (launches.is_size(leaf) or w.assumed(leaf) is not None) for leaf in t.leaves(at_host)
     )
 
 
 def _left_to_callers(launch: Launch, condition: Term) -> bool:
     """Is a dimension that the condition asks about what a caller passes, and no size of the kernel's?"""
     asked = t.leaves(condition)
-    sizes = {x for leaf in asked if leaf.data.kind not in ("bdim", "gdim") for x in t.leaves(launch.at_launch(leaf))}
+    # What the kernel is passed as well is a size of its.
+    sizes = {x for formal, actual in launch.mapping.items() if formal.data.kind not in ("bdim", "gdim")
+             for x in t.leaves(actual)}  # fmt: skip
     dimensions = {x for leaf in asked if leaf.data.kind in ("bdim", "gdim") for x in t.leaves(launch.at_launch(leaf))}
     return any(leaf.data.kind != "device" for leaf in dimensions - sizes)

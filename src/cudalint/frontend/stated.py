@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cudalint.frontend.parse import parse
+from cudalint.frontend.parse import descendants, parse
 
 WORDS = ("assume", "requires")
 _STATED = re.compile(
@@ -72,11 +72,28 @@ def _fault(word: str, condition: bytes | None, before: bytes) -> str | None:
         return f"'cudalint: {word}' needs a condition in parentheses, like {word}(n > 0), and a colon before a reason"
     if not condition.strip():
         return f"'cudalint: {word}()' states nothing"
-    if b";" in condition or parse(b"bool stated = (" + condition + b");").root_node.has_error:
+    if not _is_condition(condition):
         return f"'{condition.decode('utf-8', 'replace').strip()}' is no condition"
+    if not _NAME.search(condition):
+        return f"'{condition.decode('utf-8', 'replace').strip()}' says nothing of a size or a launch"
     if before not in _PLACES:
         return f"'cudalint: {word}' must stand where a statement may"
     return None
+
+
+def _is_condition(text: bytes) -> bool:
+    """Is the text one expression without an effect?"""
+    depth = 0
+    for character in text:
+        depth += (character == 0x28) - (character == 0x29)
+        if depth < 0 or character == 0x3B:
+            return False
+    root = parse(b"bool stated = (" + text + b");").root_node
+    return not root.has_error and not any(node.type in _EFFECTS for node in descendants(root))
+
+
+_EFFECTS = ("assignment_expression", "update_expression", "comma_expression", "lambda_expression")
+_NAME = re.compile(rb"\b(?!true\b|false\b|nullptr\b)[A-Za-z_]\w*")
 
 
 def as_assertions(raw: bytes) -> bytes:
