@@ -18,7 +18,7 @@ from cudalint.facts import kernels, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
-from cudalint.facts.extents import replaced, rounded_up
+from cudalint.facts.extents import replaced, rounded_up, scale
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
@@ -483,7 +483,7 @@ class Harness:
 
     def _largest(self, case: kernels.Case) -> int:
         sizes = []
-        for item in self.kernel.layout.coordinates:
+        for item in filter(lambda x: _rises(x.index), self.kernel.layout.coordinates):
             try:
                 sizes.append(case.size(item))
             except t.Undefined:
@@ -497,18 +497,25 @@ class Harness:
         found = []
         for access in self.flow.accesses:
             if access.obj in objects and access.scalar is not None:
-                top = self.top(access, case)
-                if top is not None and access.obj.name not in self.ending:
-                    found.append(top + access.width)
-                elif top is not None and self._is_tested(access):
-                    found.append(top + 1)
+                ends = access.obj.name in self.ending
+                top = self._end(access, case) if ends else self.top(access, case)
+                if top is not None:
+                    found.append(top if ends else top + access.width)
         return max(found) if found else max(_ELEMENTS, self._largest(case))
 
-    def _is_tested(self, access: Access) -> bool:
-        """Whether the address is a tested index itself."""
+    def _end(self, access: Access, case: kernels.Case) -> int | None:
+        """The size that a test keeps an index below which the address is, or lies a constant beside."""
         address = expand(access.scalar or {})
-        items = map(self.kernel.layout.coordinate, conjuncts(access.guard))
-        return any(x is not None and x.index == address for x in items)
+        found = []
+        for item in map(self.kernel.layout.coordinate, conjuncts(access.guard)):
+            if item is None or not _rises(item.index) or any(t.add(address, item.index, -1)):
+                continue
+            try:
+                # `i < n - 1`: the size is what is left without the constant.
+                found.append(case.number({m: c for m, c in item.limit.items() if m} or item.limit))
+            except t.Undefined:
+                continue
+        return min(found, default=None)
 
     def top(self, access: Access, case: kernels.Case) -> int | None:
         """The greatest element that an access means to touch; None where nothing bounds it."""
@@ -526,24 +533,27 @@ class Harness:
         p = expand(access.scalar or {})
         layout = self.kernel.layout
         whole = [x.ids for x in shapes.axes(p).values() if x.thread and x.block and shapes.is_block(x.block)]
+        tests: list[tuple[kernels.Coordinate, Poly]] = []
         for term in conjuncts(access.guard):
             item = layout.coordinate(term)
             # A test of the thread's number alone bounds no index that the block's number takes part in.
             if item is not None and not any(item.ids & ids and not ids <= item.ids for ids in whole):
-                p = replaced(p, item.index, self._last(item, case))
+                tests.append((item, self._last(item, case)))
+        for item, last in tests:
+            p = _at_most(p, item.index, min((x for o, x in tests if o.index == item.index), key=_value(case, last)))
         for axis in shapes.axes(p).values():
             if axis.thread and axis.grid and axis.block is not None:
                 size = self._axis_size(axis, case)
                 if size is not None:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
                     index.update({(count,): step for count, step in tiled(p, axis)})
-                    p = replaced(p, index, {(): size - 1})
+                    p = _at_most(p, index, {(): size - 1})
         found = tiles.coordinates(expand(access.scalar or {}))
         for place in found:
             if place.digits and (place.is_folded or place.counters):
                 size = self._tile_size(place, found, case)
                 if size is not None:
-                    p = replaced(p, place.place, {(): size - 1})
+                    p = _at_most(p, place.place, {(): size - 1})
         return p
 
     def _last(self, item: kernels.Coordinate, case: kernels.Case) -> Poly:
@@ -568,7 +578,7 @@ class Harness:
     def _axis_size(self, axis: shapes.Axis, case: kernels.Case) -> int | None:
         """The size along an untested axis: what another test of the coordinate says, else what the grid divides."""
         for item in self.kernel.layout.coordinates:
-            if item.ids == axis.ids:
+            if item.ids == axis.ids and _rises(item.index):
                 try:
                     return case.size(item)
                 except t.Undefined:
@@ -645,6 +655,28 @@ def _numbers(value: Any) -> Iterator[Term]:
 
 
 _IDS = frozenset([*TID.values(), *BID.values()])
+
+
+def _rises(p: Poly | None) -> bool:
+    """Whether a polynomial of numbers that are positive can grow with them."""
+    return p is not None and any(value > 0 for value in p.values())
+
+
+def _at_most(p: Poly, index: Poly, last: Poly) -> Poly:
+    """``p`` with ``index`` at its ``last`` value, unless it falls with it: then its end is not there."""
+    return replaced(p, index, last) if _rises(scale(p, index)) else p
+
+
+def _value(case: kernels.Case, unknown: Poly) -> Callable[[Poly], tuple[bool, int]]:
+    """Orders polynomials by their value in a launch, those that have none behind ``unknown``."""
+
+    def key(p: Poly) -> tuple[bool, int]:
+        try:
+            return False, case.number(p)
+        except t.Undefined:
+            return p is not unknown, 0
+
+    return key
 
 
 def _highest(p: Poly, ranges: dict[Term, t.Interval]) -> int | None:

@@ -1,0 +1,61 @@
+"""``cudalint confirm``: what a kernel's own tests say of how large its buffers are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cudalint.config import Configs
+from cudalint.confirm.runner import Limits, trial_of
+from cudalint.engine import Worker
+from cudalint.select import Layer
+from cudalint.walk import walk
+
+if TYPE_CHECKING:
+    from conftest import Cudalint
+
+LAUNCH = """
+void run(const float *a, float *o, int n) { if (n <= 0) return; k<<<n / 256 + (n % 256 != 0), 256>>>(a, o, n); }
+"""
+SOUND = [
+    "if (i < n && i >= 0) o[i] = 1.f;",
+    "if (i >= 0 && i < n) o[i] = 1.f;",
+    "if (i >= n || i < 0) return; o[i] = 1.f;",
+    "if (!(i < n)) return; if (i >= 0) o[i] = 1.f;",
+    "if (i < n) { if (i >= 0) o[i] = 1.f; }",
+    "while (i < n && i >= 0) { o[i] = 1.f; i += gridDim.x * blockDim.x; }",
+    "if (i < n && i > 5) o[i] = 1.f;",
+    "if (i < 2 * n && i < n) o[i] = 1.f;",
+    "int j = n - 1 - i; if (j >= 0) o[j] = 1.f;",
+    "int j = n - 1 - i; if (j >= 0 && j < n) o[j] = 1.f;",
+    "if (i < n - 1 && i > 0) o[i] = a[i - 1] + a[i] + a[i + 1];",
+]
+
+
+def _kernel(body: str) -> str:
+    index = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    return f"__global__ void k(const float *a, float *o, int n) {{ {index} {body} }}{LAUNCH}"
+
+
+@pytest.mark.parametrize("code", ["CL209", "CL214", "CL402"])
+@pytest.mark.parametrize("body", SOUND)
+def test_sound(write: Any, body: str, code: str) -> None:
+    """A lower bound is no extent, and of several upper bounds the least counts."""
+    targets, _, _ = walk(
+        [str(write("k.cu", _kernel(body)))], Configs(Layer("the test"), isolated=True), force_exclude=False
+    )
+    worker = Worker({}, None, frozenset(target.path for target in targets))
+    ((proof,),) = trial_of(code, None, worker, targets, Limits())
+    assert proof.evidence.verdict == "not-reproduced", proof.evidence
+
+
+def test_neighbour(write: Any, cudalint: Cudalint) -> None:
+    """It is the neighbour that lies outside, not the element whose index is tested from both sides."""
+    write("k.cu", _kernel("if (i < n && i > 0) o[i] = a[i - 1] + a[i + 1];"))
+    done = cudalint("confirm", "k.cu", "--backend", "sim", "--select", "CL402", "--output-format", "json")
+    (found,) = json.loads(done.stdout)
+    assert found["evidence"]["verdict"] == "confirmed"
+    assert "reads `a[255]`, of 255 elements" in found["evidence"]["reason"]
+    assert found["evidence"]["prediction"]["held"] is True
