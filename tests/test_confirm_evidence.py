@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from cudalint.config import Configs
 from cudalint.confirm.runner import Limits, Proof, trial_of
 from cudalint.engine import Worker
@@ -64,3 +66,48 @@ def test_elements_that_a_smaller_block_leaves_out(tmp_path: Path) -> None:
     assert (found.verdict, found.symptom, found.sizes) == ("confirmed", "wrong-value", {"n": 129})
     assert found.reason == "`out[0]` is 256, and 258 in blocks of 256"
     assert _evidence(tmp_path, SHARE.replace("THREADS", "256"), "CL307").verdict == "not-reproduced"
+
+
+ROWS = """\
+__global__ void copy(const float *in, float *out, int width, int height) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < width && y < height) out[y * PITCH + x] = in[y * width + x];
+}
+void run(const float *in, float *out, int w, int h) {
+    if (w > 0 && h > 0) copy<<<dim3((w - 1) / 16 + 1, (h - 1) / 16 + 1), dim3(16, 16)>>>(in, out, w, h);
+}
+"""
+TRANSPOSED = """\
+__global__ void transpose(const float *in, float *out, int width, int height) {
+    __shared__ float tile[32][33];
+    int x = blockIdx.x * 32 + threadIdx.x;
+    int y = blockIdx.y * 32 + threadIdx.y;
+    if (x < width && y < height) tile[threadIdx.y][threadIdx.x] = in[y * width + x];
+    __syncthreads();
+    x = blockIdx.y * 32 + threadIdx.x;
+    y = blockIdx.x * 32 + threadIdx.y;
+    if (TESTS) out[y * height + x] = tile[threadIdx.x][threadIdx.y];
+}
+void run(const float *in, float *out, int w, int h) {
+    if (w > 0 && h > 0) transpose<<<dim3((w - 1) / 32 + 1, (h - 1) / 32 + 1), dim3(32, 32)>>>(in, out, w, h);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("faulty", "sound"),
+    [
+        (ROWS.replace("PITCH", "height"), ROWS.replace("PITCH", "width")),
+        (
+            TRANSPOSED.replace("TESTS", "x < width && y < height"),
+            TRANSPOSED.replace("TESTS", "x < height && y < width"),
+        ),
+    ],
+)
+def test_coverage_is_of_both_axes(tmp_path: Path, faulty: str, sound: str) -> None:
+    found = _evidence(tmp_path, faulty, "CL503", 15)
+    assert (found.verdict, found.symptom, found.sizes) == ("confirmed", "never-written", {"w": 15, "h": 5})
+    cases = {tuple(c.sizes.values()): c.result for c in _evidence(tmp_path, faulty, "CL503").cases}
+    assert all((result == "ok") == (w == h) for (w, h), result in cases.items()), cases
+    assert _evidence(tmp_path, sound, "CL503").verdict == "not-reproduced"

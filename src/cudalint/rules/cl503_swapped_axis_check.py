@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Access, Comparison
+    from cudalint.facts.events import Access, Comparison, Obj
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
     from cudalint.rules.draft import FixDraft
@@ -202,13 +202,26 @@ def experiment_cl503(bench: Bench) -> Plan:
     """Elements of an image that nobody writes, and accesses outside of it, with twice as many columns as rows."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    images = []
+    images: list[tuple[Obj, Term]] = []
     for access in bench.kernel.flow.accesses:
         if access.obj.kind == "global" and access.mode != "r" and access.scalar is not None:
-            images += [(access.obj.name, from_poly(size, I64)) for size in _image(access)]
+            images += [(access.obj, from_poly(size, I64)) for size in _image(access)]
+
+    def whole(obj: Obj, extent: int, case: kernels.Case) -> int:
+        """No less than both axes make it, however far the addresses go that a wrong row length gives."""
+        sizes = {x: found.data for x, found in case.launch.mapping.items()}
+        for each, size in images:
+            try:
+                extent = max(extent, int(t.evaluate(size, sizes))) if each is obj else extent
+            except t.Undefined:
+                continue
+        return extent
+
+    bench.harness.adjusted = whole
 
     def incomplete(run: Run) -> Fault | None:
-        for name, size in images:
+        for obj, size in images:
+            name = obj.name
             state = run.seen.buffers.get(name)
             try:
                 total = int(t.evaluate(size, run.setup.values))
