@@ -26,6 +26,8 @@ CODES = ("CL104", "CL109")
 
 _LAST = 1 << 62
 _EXACT = 1 << 24
+_ROWS = 65535
+"""Blocks that a grid takes on y and on z."""
 _ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
 
 
@@ -76,7 +78,7 @@ def ceilings(launch: Launch, type_: Int) -> Iterator[Draft]:
                     if item in counts
                     else f"a count that the grid on {axis} is computed from"
                 )
-                draft = _sum_draft(launch, what, item, place, reach)
+                draft = _sum_draft(launch, what, item, place, reach, number)
                 if draft is not None:
                     yield draft
 
@@ -123,8 +125,12 @@ def _overflows(total: Term, reach: Reach) -> bool:
     return reach.high(total.args[0]) + reach.high(total.args[1]) > total.type.hi
 
 
-def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reach: Reach) -> Draft | None:
+def _sum_draft(
+    launch: Launch, what: str, division: Term, place: Operation, reach: Reach, axis: int
+) -> Draft | None:  # fmt: skip
+    assert launch.grid is not None
     config = launch.config
+    blocks = launch.grid[axis]
     dividend = division.args[0]
     leaves = t.leaves(division)
     # A size that the dividend has beside the divisor is varied: n of `(n + b - 1) / b` where b is `min(n, 256)`.
@@ -154,6 +160,8 @@ def _sum_draft(launch: Launch, what: str, division: Term, place: Operation, reac
         count, meant = width.value(division, env), width.value(division, env, exact=False)
         if least < 0 or count is None or meant is None:
             continue
+        if axis > 0 and (width.value(blocks, env, exact=False) or 0) > _ROWS:
+            continue  # refused long before the sum overflows: CL205 says so
         text = support.text(place.fn, place.node)
         named = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
         named = {main.data.name: least, **named}
