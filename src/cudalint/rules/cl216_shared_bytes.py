@@ -46,7 +46,8 @@ _MOST = 24
 
 
 class _Outside(NamedTuple):
-    """Host sizes at which a thread of the first block comes to bytes ``first`` to ``last`` of ``passed``."""
+    """Host sizes at which threads of the first block come to byte ``last`` and ``passed`` are there. ``thread`` is the
+    one whose bytes, from ``first`` on, are the first that are outside."""
 
     case: Case
     host: dict[Term, int]
@@ -140,6 +141,8 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
     found = outside(env) if env is not None else None
     if env is None or found is None:
         return None
+    if p is not None:
+        found = _nearest(found, p, size)
     # What is missing at the smallest sizes alone is what the kernel takes for granted of them.
     large = {x: v if x in inner or w.assumed(x) is not None else max(v, _LARGE) for x, v in env.items()}
     if large != env and all(w.allowed(c, large) for c in launch.conditions):
@@ -225,6 +228,19 @@ def _furthest(case: Case, access: Access, p: Poly) -> tuple[Triple, int] | None:
     return best
 
 
+def _nearest(found: _Outside, p: Poly, size: int) -> _Outside:
+    """The same case with the thread whose element is the first that is outside; loops are as they were found."""
+    x, y, z = found.case.block
+    if any(item.op == "atom" and item.data.kind == "count" for item in t.atoms_of(p)) or x * y * z > 1024:
+        return found
+    for thread in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
+        here = found.case.of((0, 0, 0), thread)
+        first = here.peak(p) * size
+        if found.passed < first + found.access.width * size and first < found.first and _gets_there(here, found.access):
+            found = found._replace(thread=thread, first=first)
+    return found
+
+
 def _runs(case: Case, p: Poly) -> bool:
     """Whether the loops that an address is made of run at all."""
     for item in t.atoms_of(p):
@@ -271,12 +287,14 @@ def _missing(launch: Launch, found: _Outside) -> Draft:
     names = launches.words(found.host)
     at = f"at {names} " if names else ""
     some = f"{plural(found.passed, 'byte')} of dynamic shared memory" if found.passed else "no dynamic shared memory"
-    last = "byte" if found.first == found.last else "bytes"
-    span = digits(found.first) if found.first == found.last else f"{digits(found.first)} to {digits(found.last)}"
+    width = found.access.width * (found.access.obj.element.size or 1) if found.access.obj.element is not None else 1
+    end = found.first + width - 1
+    span = f"byte {digits(found.first)}" if width == 1 else f"bytes {digits(found.first)} to {digits(end)}"
+    others = f", and others come to byte {digits(found.last)}" if found.last > end else ""
     return Draft(
         "CL216", event.fn, event.fn.file, event.node.start, event.node.end,
         f"the launch of {launch.kernel.decl.name} passes {some}: {at}a thread uses "
-        f"`{support.text(access.fn, access.node)}`, {last} {span} of it",
+        f"`{support.text(access.fn, access.node)}`, {span} of it{others}",
         "pass the bytes that the kernel indexes as the launch's third argument, elements times their size",
         Witness(
             launches.named(found.host), found.case.grid, found.case.block, ((0, 0, 0), found.thread),
