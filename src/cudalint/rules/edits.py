@@ -76,6 +76,16 @@ class Body:
             elif isinstance(node, (ir.Opaque, ir.OpaqueStmt)) and var in node.writes:
                 yield node
 
+    def hidden(self, var: Var) -> bool:
+        """Whether a variable may be used where nobody sees how: in assembly, in a branch of ``#if`` not taken."""
+        if any(var in x.reads for x in self.nodes if isinstance(x, (ir.Opaque, ir.OpaqueStmt))):
+            return True
+        first, last = self.file.origin(self.fn.start, self.fn.end)
+        word = re.compile(rb"\b" + re.escape(var.name.encode()) + rb"\b")
+        there = self.file.raw[first:last], self.text[self.fn.start : self.fn.end]
+        written, seen = (len(word.findall(x)) for x in there)
+        return written > seen
+
     def steady(self, var: Var) -> bool:
         """Whether a variable keeps its first value."""
         return next(self.changes(var), None) is None
@@ -197,7 +207,7 @@ class Body:
             return None
         alone = sum(isinstance(x, ir.VarDecl) and x.start == declared.start for x in self.nodes) == 1
         lines = self.whole_lines(declared)
-        if not alone or lines is None or declared.end > test.start or not self.steady(var):
+        if not alone or lines is None or declared.end > test.start or not self.steady(var) or self.hidden(var):
             return None
         if not all(self.steady(x.var) for x in inner(declared) if isinstance(x, ir.Ref)):
             return None

@@ -82,6 +82,8 @@ class Widening:
             raise Cannot
         if var.kind != "local" and not (var.kind == "param" and self.parameters):
             raise Cannot
+        if any(var in x.reads for x in self.body.nodes if isinstance(x, (ir.Opaque, ir.OpaqueStmt))):
+            raise Cannot
         self.variables[var] = None
         declared = self.body.declaration(var)
         if declared is None and var.kind == "local":
@@ -279,6 +281,8 @@ class Widening:
         target = call.target
         if wraps or target is None or target.template or node not in call.args:
             raise Cannot
+        if len(target.file.declarations.functions_by_name.get(target.name, ())) > 1:
+            raise Cannot  # an overload
         params = target.lower({}).params
         at = call.args.index(node)
         if at >= len(params) or params[at].ref:
