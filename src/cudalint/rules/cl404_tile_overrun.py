@@ -48,7 +48,8 @@ def check(kernel: Kernel) -> Iterator[Draft]:
         if obj.kind != "shared" or obj.extent is None or access.scalar is None or (obj.var and obj.var.extern):
             continue
         index = expand(access.scalar)
-        if not _may_leave(kernel, index, obj.extent - access.width) or _by_contract(access, index):
+        given = _given(kernel, index)
+        if not _may_leave(kernel, index, obj.extent - access.width, given) or _by_contract(access, index, given):
             continue
         found = _outside(kernel, access, from_poly(index, I64))
         if found is not None and (access.obj, found.element < 0) not in told:
@@ -56,10 +57,18 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             yield _draft(kernel, access, found)
 
 
-def _may_leave(kernel: Kernel, index: Poly, last: int) -> bool:
-    """Whether an index of launch ids and counters can lie outside of 0 … ``last``, as the ranges of its parts tell."""
+def _given(kernel: Kernel, index: Poly) -> set[Term]:
+    """Parameters in an index for which every visible launch passes a constant: the source fixes them too."""
+    parameters = {x for item in t.atoms_of(index) for x in t.leaves(item) if x.data.kind == "param"}
+    passed = [launch.mapping for launch in kernel.launches] if parameters else []
+    return {x for x in parameters if passed and all(x in each and each[x].op == "const" for each in passed)}
+
+
+def _may_leave(kernel: Kernel, index: Poly, last: int, given: set[Term]) -> bool:
+    """Whether an index of launch ids, counters and ``given`` parameters can lie outside of 0 … ``last``, as the ranges
+    of its parts tell."""
     leaves = {x for item in t.atoms_of(index) for x in t.leaves(item)}
-    if not leaves or any(x.data.kind not in _KINDS for x in leaves):
+    if not leaves or any(x.data.kind not in _KINDS and x not in given for x in leaves):
         return False
     if any(x.data.kind == "count" for x in leaves):
         return True
@@ -76,11 +85,11 @@ def _may_leave(kernel: Kernel, index: Poly, last: int) -> bool:
     return low < 0 or high > last
 
 
-def _by_contract(access: Access, index: Poly) -> bool:
+def _by_contract(access: Access, index: Poly, given: set[Term]) -> bool:
     """Whether a runtime size alone bounds what the index is made of within a block: it has to suit the array."""
     own = {x for item in t.atoms_of(index) for x in t.leaves(item) if x.data.kind in ("tid", "count")}
     for guard in chain(access.guard):
-        leaves = t.leaves(support.over_passes(guard.term))
+        leaves = t.leaves(support.over_passes(guard.term)) - given
         kinds = {x.data.kind for x in leaves}
         if not own.isdisjoint(leaves) and "bid" not in kinds and not kinds <= _KINDS:
             return True
@@ -126,13 +135,22 @@ def _draft(kernel: Kernel, access: Access, found: _Outside) -> Draft:
         "CL404", access.fn, access.fn.file, access.node.start, access.node.end,
         f"`{support.text(access.fn, access.node)}` leaves the shared array: `{access.obj.name}` has "
         f"{plural(extent, 'element')}, and {at}{where} comes to element {found.element}",
-        "give the array room for its halo, or test the index",
+        _help(access),
         Witness(
             trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
             {"index": found.element, "elements": extent},
         ),
         (*support.launched_at(kernel, 1), *support.calls(access)),
     )  # fmt: skip
+
+
+def _help(access: Access) -> str:
+    index = expand(access.scalar or {})
+    if () in index or any(x.data.kind == "count" for item in t.atoms_of(index) for x in t.leaves(item)):
+        return "give the array room for its halo, or test the index"
+    if any(c < 0 for c in index.values()):
+        return "count down from the last element, one less than the size, or test the index"
+    return "launch no more threads than the array has elements, or give it an element for each"
 
 
 def experiment_cl404(bench: Bench) -> Plan:
