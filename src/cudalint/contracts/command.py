@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator
 
-    from cudalint.contracts import Kept, Requirement
+    from cudalint.contracts.infer import Requirement
+    from cudalint.contracts.launches import Kept
     from cudalint.facts.model import Kernel
     from cudalint.findings import Span
     from cudalint.project import Project
@@ -46,7 +47,8 @@ def contracts(target: Target, project: Project) -> list[Contract]:
 
 
 def _contract(kernel: Kernel) -> Contract:
-    from cudalint.contracts import kept, requirements
+    from cudalint.contracts.infer import requirements
+    from cudalint.contracts.launches import kept
 
     decl = kernel.decl
     requires = requirements(kernel)

@@ -6,6 +6,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cudalint.contracts import block as needs
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
@@ -89,13 +90,16 @@ def dropped(level: Level) -> Level:
 
 
 def block_shape(kernel: Kernel) -> tuple[int, int, int]:
-    """The block of a witness: the first visible launch's where it is known, else the configured size on x."""
+    """The block of a witness: the first visible launch's where it is known, else the one nearest to the configured
+    size on x that the kernel can have."""
     for launch in kernel.launches:
         known = [launch.known_block(a) for a in "xyz"]
         if None not in known:
             x, y, z = (k or 1 for k in known)
             return x, y, z
-    return kernel.config.block_size, 1, 1
+    if "block" not in kernel.answers:
+        kernel.answers["block"] = needs.shape(kernel.flow).fit((kernel.config.block_size, 1, 1))
+    return kernel.answers["block"]  # type: ignore[return-value]  # put there above
 
 
 def dimensions(grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[Term, int]:
