@@ -320,7 +320,7 @@ class Places(State):
         found = self.loads.get(key)
         if found is None:
             inputs = self.sources(pointer)
-            data = obj if obj.kind == "local" else None
+            data = obj if obj.kind != "var" else None
             name = (
                 f"{obj.name}[{', '.join(t.show(p) for p, _ in pointer.pieces)}]"
                 if not self.device

@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts import terms as t
-from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent
+from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent, chain
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, While
@@ -42,7 +42,7 @@ class Meeting(NamedTuple):
     """Two threads at one address: ``earlier`` and ``later`` in the order of the source.
 
     ``loop`` is the loop whose back edge lies between them, None where there is none; ``passes`` the numbers of
-    its passes in which they meet.
+    its passes in which they meet. With ``by_data`` it is data that brings one of them there.
     """
 
     earlier: Access
@@ -52,6 +52,7 @@ class Meeting(NamedTuple):
     second: Thread
     loop: Loop | None
     passes: tuple[int, int]
+    by_data: bool = False
 
 
 # --- which accesses can meet at all ---------------------------------------------------------------
@@ -356,10 +357,13 @@ class Replay:
         self.memo: dict[Guard, list[int]] = {}
         self.running: dict[Loop, list[int]] = {}
         self.passes: tuple[tuple[Loop, int], ...] = ()
-        self.log: dict[object, _Cell] = {}
+        self.log: dict[tuple[object, int, frozenset[Any]], _Cell] = {}
         self.overrun: set[Obj] = set()
         self.open: dict[Access, list[int]] = {}
         """Who comes to accesses whose address hangs on data."""
+        self.counters = {x for x in self.wanted if not across and _is_counter(x)}
+        self.counted: dict[object, list[_Touch]] = {}
+        """Updates of counters in this interval, by array."""
         self.exits = _exits(flow, self.wanted)
         self.sized = {x for x in self.wanted if _is_sized(x)}
         """Accesses whose reach hangs on a parameter."""
@@ -401,7 +405,11 @@ class Replay:
         """Begins a new interval, of the block or of the grid."""
         self.interval += 1
         if not (block_only and self.across):
-            self.log.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        self.log.clear()
+        self.counted.clear()
 
     def leave(self, item: ReturnEvent) -> None:
         if item.stack and not any(len(loop.stack) >= len(item.stack) for loop in self.running):
@@ -488,6 +496,8 @@ class Replay:
             address = self.address(parts, env)
             if address is None:
                 self.open.setdefault(item, []).append(i)
+                if item in self.counters:
+                    self.count(_Touch(item, i, self.interval, self.phase, self.warps[i], self.passes), array)
                 continue
             if extent is not None and not 0 <= address < extent:
                 if item in self.sized:
@@ -522,8 +532,9 @@ class Replay:
             found[open_] = found.get(open_, 0) + (number or 0)
         return frozenset((k, v) for k, v in found.items() if v)
 
-    def touch(self, touch: _Touch, key: object, address: int) -> bool:
+    def touch(self, touch: _Touch, key: tuple[object, int, frozenset[Any]], address: int) -> bool:
         """Notes an access; True where it meets another thread's."""
+        array = key[0]
         cell = self.log.get(key)
         if cell is None:
             cell = self.log[key] = _Cell()
@@ -538,12 +549,35 @@ class Replay:
                 ):
                     self.meet(other, touch, address)
                     # As the missing barrier would: those before it are done.
-                    self.log.clear()
+                    self.forget()
                     self.log[key] = cell = _Cell()
                     cell.note(touch)
                     return True
+        for other in self.counted.get(array, ()) if self.counted else ():
+            if self.meets(other, touch):
+                self.meet(other, touch, address, by_data=True)
+                self.forget()
+                self.log[key] = cell = _Cell()
+                break
         cell.note(touch)
         return False
+
+    def count(self, touch: _Touch, array: object) -> None:
+        """Notes the update of a counter that data picks: it meets whoever came to any of them."""
+        for (other_array, address, rest), cell in self.log.items():
+            if other_array != array or rest:
+                continue
+            for other in (x for kept in cell.kept.values() for x in kept):
+                if self.meets(other, touch):
+                    self.meet(other, touch, address, by_data=True)
+                    self.forget()
+                    self.counted[array] = [touch]
+                    return
+        self.counted.setdefault(array, []).append(touch)
+
+    def meets(self, a: _Touch, b: _Touch) -> bool:
+        self.budget -= 1
+        return a.thread != b.thread and conflicting(a.access, b.access) and self.unordered(a, b)
 
     def unordered(self, a: _Touch, b: _Touch) -> bool:
         if self.across and self.threads[a.thread][0] != self.threads[b.thread][0]:
@@ -570,7 +604,7 @@ class Replay:
             return bool(first == second)
         return not (depends(x) or depends(y))
 
-    def meet(self, a: _Touch, b: _Touch, address: int) -> None:
+    def meet(self, a: _Touch, b: _Touch, address: int, *, by_data: bool = False) -> None:
         loop, passes = None, (0, 0)
         there = dict(b.passes)
         for each, number in a.passes:
@@ -578,7 +612,7 @@ class Replay:
                 loop, passes = each, (number, there[each])
                 break
         self.meetings.append(
-            Meeting(a.access, b.access, address, self.threads[a.thread], self.threads[b.thread], loop, passes)
+            Meeting(a.access, b.access, address, self.threads[a.thread], self.threads[b.thread], loop, passes, by_data)
         )
 
     # --- loops
@@ -724,6 +758,21 @@ def _exits(flow: Flow, wanted: Iterable[Access]) -> dict[Loop, list[tuple[Term, 
             stack.extend(x for x in (info.init, info.next, info.loop.cond) if x is not None)
             stack.extend(info.loop.control)
     return found
+
+
+def _is_counter(access: Access) -> bool:
+    """Whether an access updates a shared element that values from global memory alone pick, as in a histogram: any
+    thread may come to any element, and nothing in its conditions says that it is the thread's own."""
+    if access.obj.kind != "shared" or access.mode != "atomic" or not access.scalar:
+        return False
+    leaves = {x for item in t.atoms_of(access.scalar) for x in t.leaves(item)}
+    loads = {x for x in leaves if x.data.kind == "load"}
+    if not loads or any(x.data.kind not in ("param", "name", "bdim", "gdim") for x in leaves - loads):
+        return False
+    if any(getattr(x.data.data, "kind", "") not in ("global", "constant") for x in loads):
+        return False
+    asked = [t.leaves(guard.term) for guard in chain(access.guard)]
+    return not any(own & loads and any(x.data.kind == "tid" for x in own) for own in asked)
 
 
 def _is_sized(access: Access) -> bool:

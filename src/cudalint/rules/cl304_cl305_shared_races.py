@@ -49,6 +49,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
 
 
 _SHARED = frozenset({"shared", "global"})
+_DOES = {"r": "reads", "atomic": "updates"}
 
 
 def _own_elements(kernel: Kernel, objects: set[Obj]) -> set[Obj]:
@@ -95,9 +96,9 @@ def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
     name = f"`{a.obj.name}[{item.address}]`" if a.obj.extent != 1 else f"`{a.obj.name}`"
     one, other = _name(item.first[1]), _name(item.second[1])
     line = a.fn.file.span(a.node.start, a.node.end).line
-    first = "reads" if a.mode == "r" else "writes"
-    second = "reads" if b.mode == "r" else "writes"
+    first, second = (_DOES.get(x.mode, "writes") for x in (a, b))
     where = "here" if a is b else f"on line {line}"
+    by_data = " (its data picks the element)" if item.by_data else ""
     values: dict[str, int | str] = {
         "address": item.address,
         f"{first} it": f"thread {one}",
@@ -109,11 +110,13 @@ def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
         values["first pass"], values["second pass"] = item.passes
         message = (
             f"thread {other} {second} {name} here in the next pass of the loop while thread {one} still {first} it"
-            f" {where}: no barrier lies between the passes"
+            f" {where}{by_data}: no barrier lies between the passes"
         )
         text = "a barrier at the end of the loop's body, or two buffers used in turn"
     else:
-        message = f"thread {one} {first} {name} {where} and thread {other} {second} it here, with no barrier between"
+        message = (
+            f"thread {one} {first} {name} {where} and thread {other} {second} it here{by_data}, with no barrier between"
+        )
         text = "a barrier between the two"
     return Draft(
         code, b.fn, b.fn.file, b.node.start, b.node.end, message, text,
