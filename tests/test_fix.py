@@ -11,6 +11,9 @@ from collections import Counter
 import pytest
 from conftest import ROOT
 
+from cudalint.engine import Options, check
+from cudalint.fix import repair
+
 COUNT = """\
 __global__ void scale(float *x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -217,6 +220,22 @@ def test_what_wraps_below_zero_in_32_bits_stays_negative(cudalint, write):
     path.write_text(loop.replace("+ first", "+ (threadIdx.x - 1)").replace("BODY", "if (i >= 0) x[i] = 1.0f;"))
     cudalint("check", "--fix", "--select", "CL108")
     assert "(long long)blockIdx.x * blockDim.x + ((long long)threadIdx.x - 1);" in path.read_text()
+
+
+def test_a_repair_that_leaves_something_else_behind_is_taken_back(write):
+    path = str(write("k.cu", COUNT))
+    result = check([path], Options(isolated=True))
+    (finding,) = result.findings
+    asked = []
+
+    def again(texts, _paths):
+        asked.append(texts)
+        return result._replace(findings=[finding._replace(code="CL203", fix=None)])
+
+    repaired = repair(result, again, {}, unsafe=True)
+    assert asked
+    assert (repaired.texts, repaired.fixed) == ({}, 0)
+    assert repaired.result is result
 
 
 def test_an_else_keeps_its_if(cudalint, write):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudalint.engine import UNUSED
 from cudalint.frontend.source import decode, encode
 
 if TYPE_CHECKING:
@@ -36,45 +38,85 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
     """Repair what was found, in memory; only files that were checked are changed.
 
     ``again(texts, paths)`` checks once more with these contents: the files ``paths``, or all that were
-    checked first (None). ``overlay`` are contents that stand for what is on disk.
+    checked first (None). ``overlay`` are contents that stand for what is on disk. A repair after which something else
+    stands in the file that has no repair is taken back.
     """
     checked = {target.path for target in result.targets}
     texts: dict[str, bytes] = {}
     before: dict[str, bytes] = {}
+    refused: set[str] = set()
     fixed = 0
-    left = result
-    for _ in range(_PASSES):
-        edits, count = _chosen(left.findings, checked, unsafe)
-        if not edits:
-            break
-        fixed += count
-        for path in edits:
+    left, seen = result, checked
+
+    def with_fixes(chosen: Iterable[Finding]) -> dict[str, bytes]:
+        new = {}
+        for path, edits in _edits(chosen).items():
             if path not in before:
                 before[path] = overlay[path] if path in overlay else _read(path)
-            texts[path] = _edited(texts.get(path, before[path]), edits[path])
-        left = again(texts, sorted(edits))
+            new[path] = _edited(texts.get(path, before[path]), edits)
+        return new
+
+    def worse(new: Mapping[str, bytes], now: Result) -> bool:
+        had = Counter((f.span.file, f.code) for f in left.findings)
+        has = Counter((f.span.file, f.code) for f in now.findings if not _wanted(f, unsafe) and f.code != UNUSED)
+        return any(n > had[place] for place, n in has.items() if place[0] in new and place[0] in seen)
+
+    for _ in range(_PASSES):
+        chosen = _chosen([f for f in left.findings if f.fingerprint not in refused], checked, unsafe)
+        if not chosen:
+            break
+        new = with_fixes(chosen)
+        now = again({**texts, **new}, sorted(new))
+        if worse(new, now):
+            for finding in chosen:
+                alone = with_fixes([finding])
+                if worse(alone, again({**texts, **alone}, sorted(alone))):
+                    refused.add(finding.fingerprint)
+            chosen = [f for f in chosen if f.fingerprint not in refused]
+            if not chosen:
+                continue
+            new = with_fixes(chosen)
+            now = again({**texts, **new}, sorted(new))
+        fixed += len(chosen)
+        texts.update(new)
+        left, seen = now, set(new)
+    before = {path: before[path] for path in texts}
     return Repaired(again(texts, None) if texts else result, texts, before, fixed)
 
 
 def fixable(findings: Iterable[Finding], *, unsafe: bool) -> int:
     """How many of the findings have a fix: a safe one, or any."""
-    return sum(f.fix is not None and (unsafe or f.fix.applicability == "safe") for f in findings)
+    return sum(_wanted(f, unsafe) for f in findings)
 
 
-def _chosen(findings: Iterable[Finding], checked: set[str], unsafe: bool) -> tuple[dict[str, list[Edit]], int]:
-    """Edits to make at once, by file: whole fixes none of which touches another; and of how many findings."""
-    chosen: dict[str, list[Edit]] = {}
-    count = 0
+def _wanted(finding: Finding, unsafe: bool) -> bool:
+    return finding.fix is not None and (unsafe or finding.fix.applicability == "safe")
+
+
+def _chosen(findings: Iterable[Finding], checked: set[str], unsafe: bool) -> list[Finding]:
+    """Findings to repair at once: their whole fixes lie in checked files, and none touches another."""
+    edits: dict[str, list[Edit]] = {}
+    chosen = []
     for finding in findings:
-        fix = finding.fix
-        if fix is None or (fix.applicability != "safe" and not unsafe):
+        if finding.fix is None or not _wanted(finding, unsafe):
             continue
-        new = [edit for edit in fix.edits if edit not in chosen.get(edit.span.file, ())]
-        if all(e.span.file in checked and not any(map(e.touches, chosen.get(e.span.file, ()))) for e in new):
-            count += 1
+        new = [edit for edit in finding.fix.edits if edit not in edits.get(edit.span.file, ())]
+        if all(e.span.file in checked and not any(map(e.touches, edits.get(e.span.file, ()))) for e in new):
+            chosen.append(finding)
             for edit in new:
-                chosen.setdefault(edit.span.file, []).append(edit)
-    return chosen, count
+                edits.setdefault(edit.span.file, []).append(edit)
+    return chosen
+
+
+def _edits(chosen: Iterable[Finding]) -> dict[str, list[Edit]]:
+    """The edits of some findings by file, those that several share once."""
+    edits: dict[str, list[Edit]] = {}
+    for finding in chosen:
+        for edit in finding.fix.edits if finding.fix is not None else ():
+            mine = edits.setdefault(edit.span.file, [])
+            if edit not in mine:
+                mine.append(edit)
+    return edits
 
 
 def _edited(data: bytes, edits: Iterable[Edit]) -> bytes:
