@@ -48,7 +48,7 @@ def check(launch: Launch) -> Iterator[Draft]:
     x, y, z = (k or 0 for k in known)
     if not 0 < x * y * z <= 1024:
         return
-    for found in _mismatches(kernel, (x, y, z)):
+    for found in _mismatches(kernel, launch, (x, y, z)):
         case = next(support.assignments_at(launch, [], set()), None)
         if case is None:
             return
@@ -64,10 +64,10 @@ def check(launch: Launch) -> Iterator[Draft]:
         return
 
 
-def _mismatches(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+def _mismatches(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]:
     yield from _bounds(kernel, block)
     yield from _collectives(kernel, block)
-    yield from _trees(kernel, block)
+    yield from _trees(kernel, launch, block)
     yield from _written(kernel, block)
 
 
@@ -93,29 +93,60 @@ def _collectives(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
             )
 
 
-def _trees(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
-    """A tree that halves ``blockDim`` when that is no power of two: at an odd width an element is dropped."""
-    if block[1:] != (1, 1) or block[0] & (block[0] - 1) == 0:
+def _trees(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]:
+    """A tree that halves a width that is no power of two: where it is odd, an element is dropped."""
+    if block[1:] != (1, 1):
         return
-    for access in _halving(kernel):
-        dropped = _dropped(block[0])
+    for tree in _halving(kernel):
+        width = _width(tree, launch)
+        if width is None or width < 2 or width // 2 > block[0] or width & (width - 1) == 0:
+            continue
+        dropped = _dropped(width)
+        what = "it" if _of_block(tree.width) else plural(width, "element")
         yield _Mismatch(
-            f"the tree on line {_line(access)} halves it, which is no power of two: element {dropped} of the block "
-            "is added to nothing",
-            "launch a power of two, or let the tree round its half up", access, ("element left out", dropped),
+            f"the tree on line {_line(tree.access)} halves {what}, which is no power of two: element {dropped} of the "
+            "block is added to nothing",
+            "launch a power of two, or let the tree round its half up", tree.access, ("element left out", dropped),
         )  # fmt: skip
 
 
-def _halving(kernel: Kernel) -> Iterator[Access]:
-    """The first access in each loop that puts together elements half a block apart, a quarter, and so on."""
+class _Tree(NamedTuple):
+    """A loop that puts together elements half a ``width`` apart, a quarter, and so on, from ``access`` on."""
+
+    access: Access
+    width: Term
+
+
+def _halving(kernel: Kernel) -> Iterator[_Tree]:
     for loop in kernel.flow.loops:
         for info in loop.inductions.values():
             if info.init is None or info.next is None or info.term is None or info.next.op not in ("shr", "div"):
                 continue
             own, by = info.next.args
             two = by.op == "const" and by.data == (1 if info.next.op == "shr" else 2) and _bare(own) is info.term
-            if two and _is_half_block(info.init) and _adds_pair(kernel, loop.first, loop.last, info.term):
-                yield next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last)
+            width = _doubled(info.init)
+            if two and width is not None and _adds_pair(kernel, loop.first, loop.last, info.term):
+                yield _Tree(next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last), width)
+
+
+def _doubled(half: Term) -> Term | None:
+    """What a first half is the half of; None where that cannot be told."""
+    half = _bare(half)
+    if half.op == "const" and isinstance(half.data, int):
+        return t.const(2 * half.data, half.type)
+    if half.op in ("shr", "div") and half.args[1].op == "const" and half.args[1].data == (1 if half.op == "shr" else 2):
+        return _bare(half.args[0])
+    return None
+
+
+def _of_block(width: Term) -> bool:
+    return width is BDIM["x"]
+
+
+def _width(tree: _Tree, launch: Launch) -> int | None:
+    """The elements that a tree puts together at a launch, where that is known."""
+    found = launch.at_launch(tree.width)
+    return found.data if found.op == "const" and isinstance(found.data, int) else None
 
 
 def _bare(term: Term) -> Term:
@@ -124,22 +155,20 @@ def _bare(term: Term) -> Term:
     return term
 
 
-def _is_half_block(term: Term) -> bool:
-    term = _bare(term)
-    if term.op not in ("shr", "div") or term.args[1].op != "const" or _bare(term.args[0]) is not BDIM["x"]:
-        return False
-    return bool(term.args[1].data == (1 if term.op == "shr" else 2))
-
-
 def _adds_pair(kernel: Kernel, first: int, last: int, half: Term) -> bool:
-    """Whether shared elements half a width apart are put together in the loop, below the half alone."""
-    return any(
-        a.obj.kind == "shared" and a.mode == "r" and a.scalar is not None
-        and expand(a.scalar) == {(TID["x"],): 1, (half,): 1}
+    """Whether shared elements half a width apart are put together in the loop, below the half alone, and nothing else
+    is done to their array there."""
+    pair = {(TID["x"],): 1, (half,): 1}
+    inner = [a for a in kernel.flow.accesses if first <= a.seq <= last and a.obj.kind == "shared"]
+    arrays = {
+        a.obj for a in inner
+        if a.mode == "r" and a.scalar is not None and expand(a.scalar) == pair
         and any(g.term.op == "lt" and _bare(g.term.args[0]) is TID["x"] and _bare(g.term.args[1]) is half
                 for g in chain(a.guard))
-        for a in kernel.flow.accesses if first <= a.seq <= last
-    )  # fmt: skip
+    }  # fmt: skip
+    return bool(arrays) and all(
+        a.scalar is not None and expand(a.scalar) in (pair, {(TID["x"],): 1}) for a in inner if a.obj in arrays
+    )
 
 
 def _dropped(threads: int) -> int:
