@@ -324,11 +324,12 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
         # `n / t + (n % t != 0)`: the grid of a launch that does everything by itself.
         return any(p.op in ("div", "shr") and t.poly(p.args[0]) in dividends for p in parts(term))
 
-    def takes(args: Iterable[Value | None] | None) -> bool:
+    def takes(args: Iterable[Value | None] | None, *, starts: bool) -> bool:
         passed = list(args or ())
         scalars = [x for x in passed if isinstance(x, t.Term)]
         offsets = [p for x in passed if isinstance(x, Pointer) for p, _ in x.pieces]
-        return any(counts(x) or _begins(x, atoms) for x in (*scalars, *offsets))
+        begins = (*scalars, *offsets) if starts else offsets
+        return any(counts(x) for x in (*scalars, *offsets)) or any(_begins(x, atoms) for x in begins)
 
     at = flow.launches.index(launch.event)
     for event in flow.launches[max(0, at - _NEAR) : at + _NEAR]:
@@ -337,9 +338,10 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
         # `n % t == 0` on the way asks whether there is a rest, and is the case without one.
         asked = [g.term for g in _own_guards(event, launch) if g.term.op != "eq"]
         shape = [x for x in (*(event.grid or ()), *(event.block or ())) if not rounds_up(x)]
-        if any(counts(x) for x in (*shape, *asked)) or takes(event.args):
+        if any(counts(x) for x in (*shape, *asked)) or takes(event.args, starts=True):
             return True
-    if any(_meet(own, _memory(x.args)) and takes(x.args) for x in flow.calls):
+    # A quotient in the numbers of a copy is its length.
+    if any(_meet(own, _memory(x.args)) and takes(x.args, starts=False) for x in flow.calls):
         return True
     return any(
         info.init is not None and _begins(info.init, atoms) for loop in flow.loops for info in loop.inductions.values()
