@@ -163,7 +163,8 @@ def _sum_draft(
         if axis > 0 and (width.value(blocks, env, exact=False) or 0) > _ROWS:
             continue  # refused long before the sum overflows: CL205 says so
         text = support.text(place.fn, place.node)
-        named = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
+        named = {k: v for k, v in width.named(env).items() if v != others or k in own}
         named = {main.data.name: least, **named}
         return Draft(
             "CL104" if division.type is I32 else "CL105", place.fn, place.fn.file, place.node.start, place.node.end,
@@ -385,9 +386,9 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             if not all(w.allowed(c, env) for c in launch.conditions):
                 continue
             text = support.text(place.fn, place.node)
-            at = f"at {main.data.name} = {digits(n)}" if main is not None else "for the size given here"
-            name = main.data.name if main is not None else ""
-            sizes = {k: v for k, v in width.named(env).items() if v != others or k == name}
+            own = {x.data.name for x in leaves}
+            sizes = {k: v for k, v in width.named(env).items() if v != others or k in own}
+            at = f"at {launches.told(sizes)}" if main is not None else "for the size given here"
             return Draft(
                 "CL109", place.fn, place.fn.file, place.node.start, place.node.end,
                 f"`{text}` counts in float, which is exact only up to 2^24: {at} it gives {digits(count)} and "
