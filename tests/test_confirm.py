@@ -124,7 +124,7 @@ def test_report(write: Any, cudalint: Cudalint) -> None:
     write("course.cu", COURSE)
     done = cudalint("confirm", "course.cu", "--select", "CL202")
     assert done.returncode == 1, done.stderr
-    assert "confirmed: processed the first 40960 elements only" in done.stdout
+    assert "confirmed at n = 40,961: processed the first 40960 elements only" in done.stdout
     assert "held" in done.stdout
     assert "wrong@40960" in done.stdout
 

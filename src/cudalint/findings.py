@@ -70,6 +70,10 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...]
 
 
+#: What is predicted of a kernel that the rule says nothing of.
+NOTHING = "no fault"
+
+
 class Prediction(NamedTuple):
     """What was said before anything ran: in ``words``, at ``sizes``, with the ``first`` wrong index if it was named;
     ``held`` tells whether the run showed just that."""
@@ -94,8 +98,9 @@ class Case(NamedTuple):
 class Evidence(NamedTuple):
     """How well a finding is proved: ``grade`` static, simulated or measured; ``verdict`` as in the README.
 
-    After an experiment: the smallest failing case (``sizes``, ``grid``, ``block``), its ``symptom``, the
-    ``first_wrong`` index and up to ten ``wrong`` ones, the ``prediction``, and all ``cases`` that were run.
+    After an experiment: the case that was predicted where it failed so, else the smallest failing one (``sizes``,
+    ``grid``, ``block``), its ``symptom``, the ``first_wrong`` index and up to ten ``wrong`` ones, the ``prediction``,
+    and all ``cases`` that were run.
     """
 
     grade: Literal["static", "simulated", "measured"] = "static"

@@ -172,7 +172,7 @@ def _shown(code: str, found: list[Proof], relative: Any) -> Verdict:
 
     best = min(found, key=lambda p: p.evidence.verdict != "confirmed")
     columns = [(f"line {p.line}" if len(found) > 1 else "", p.evidence.cases) for p in found]
-    return Verdict(f"{relative(best.path)}:{best.line}: {code} on {best.kernel}", best.evidence, columns)
+    return Verdict(f"{relative(best.path)}:{best.line}: {code} on {best.kernel}", best.evidence, columns, asked=True)
 
 
 def _json(proofs: list[Proof], relative: Any) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cudalint.findings import plural
 from cudalint.sim.run import MAX_THREADS
 from cudalint.sim.values import Unsupported
 
@@ -19,16 +20,18 @@ _WRONG = 10
 
 
 class Wrong(NamedTuple):
-    """One wrong element: who should have handled it (or did what was wrong), on which pass of a grid-stride loop."""
+    """One wrong element: who should have handled it (or did what was wrong) where one can tell, and after how many
+    passes of a grid-stride loop."""
 
     at: int
-    block: Triple
-    thread: Triple
+    block: Triple | None = None
+    thread: Triple | None = None
     turn: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """As the evidence has it."""
-        return {"index": self.at, "block": list(self.block), "thread": list(self.thread), "pass": self.turn}
+        block, thread = self.block and list(self.block), self.thread and list(self.thread)
+        return {"index": self.at, "block": block, "thread": thread, "pass": self.turn}
 
 
 class Fault(NamedTuple):
@@ -157,16 +160,17 @@ def written_twice(run: Run, names: Container[str] | None = None) -> Fault | None
     return None
 
 
-def outside(run: Run, space: str = "global") -> Fault | None:
-    """Accesses outside of a global buffer (or of another ``space``)."""
+def outside(run: Run, space: str = "global", element: int | None = None) -> Fault | None:
+    """Accesses outside of a global buffer (or of another ``space``), that of ``element`` before others."""
     events = [e for e in run.seen.outside or () if e.space == space and not e.dimension]
     if not events:
         return None
+    events.sort(key=lambda e: e.element != element)
     wrong = tuple(Wrong(e.element, e.thread.block, e.thread.thread) for e in events[:_WRONG])
     e = events[0]
     return Fault(
         "outside",
-        f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {e.extent} elements"
+        f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {plural(e.extent, 'element')}"
         f" (line {e.site.line})",
         e.element, wrong, e.extent, threads=_numbers(run, (e.thread for e in events)),
     )  # fmt: skip
@@ -208,7 +212,8 @@ def arrivals(run: Run) -> Fault | None:
             b = ran[b] if ran is not None else b
             wrong.append(Wrong(i, *place(b * each + i, run.setup.grid, block)))
         arrived = int((row == row.max()).sum())
-        where = wrong[0].block[0] if wrong[0].block[1:] == (0, 0) else wrong[0].block
+        first = wrong[0].block or (0, 0, 0)
+        where = first[0] if first[1:] == (0, 0) else first
         whom = f"of block {where}" if not wide else f"of the {item.scope}"
         return Fault(
             "divergent-barrier",
@@ -284,7 +289,7 @@ def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
             if len(found):
                 at = int(found[0])
                 text = f"`{name}[{at}]` is {values[at]:.6g}, of inputs that are all {inputs}"
-                return Fault("wrong-value", text, at, (Wrong(at, (0, 0, 0), (0, 0, 0)),))
+                return Fault("wrong-value", text, at, (Wrong(at),))
         return None
 
     return judge
@@ -299,17 +304,20 @@ def misaligned(run: Run) -> Fault | None:
     return None
 
 
-def short_sums(run: Run, each: int, count: int) -> Fault | None:
-    """Results that are sums of some, and not of all, of ``count`` elements which are ``each``."""
+def short_sums(run: Run, each: int, count: int, size: int | None = None) -> Fault | None:
+    """Results that are sums of some, and not of all, of ``count`` elements which are ``each``; where there are ``size``
+    elements in all, those after the last ``count`` of them are too few to make one."""
     for name, state in run.seen.buffers.items():
         if state.extent > 1 << 22:
             continue
         values, due = state.values(), state.writers()[0] >= 0
         found = np.flatnonzero(due & (values > each) & (values < each * count))
+        if size is not None:
+            found = found[found < size // count]
         if len(found):
             at = int(found[0])
             text = f"`{name}[{at}]` is {values[at]:g}, and {count} elements of {each} make {each * count}"
-            return Fault("wrong-value", text, at, (Wrong(at, (at, 0, 0), (0, 0, 0)),))
+            return Fault("wrong-value", text, at, (Wrong(at),))
     return None
 
 
@@ -356,8 +364,7 @@ def gaps(run: Run, names: Iterable[str]) -> Fault | None:
         missed = state.never(_WRONG) if state is not None else []
         if missed and state is not None:
             text = f"element {missed[0]} of `{name}` is never written"
-            none = (0, 0, 0)
-            return Fault("never-written", text, missed[0], tuple(Wrong(i, none, none) for i in missed), state.extent)
+            return Fault("never-written", text, missed[0], tuple(map(Wrong, missed)), state.extent)
     return None
 
 
@@ -397,7 +404,7 @@ def independence(run: Run, where: str = "in one block") -> Fault | None:
             first = int(found[0])
             return Fault(
                 "wrong-value", f"`{name}[{first}]` is {a[first]:.6g}, and {b[first]:.6g} {where}",
-                first, tuple(Wrong(int(g), (0, 0, 0), (0, 0, 0)) for g in found[:_WRONG]),
+                first, tuple(Wrong(int(g)) for g in found[:_WRONG]),
             )  # fmt: skip
     return None
 

@@ -15,7 +15,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.model import HostFunction, Kernel
 from cudalint.facts.model import Launch as VisibleLaunch
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Case, Evidence, Prediction
+from cudalint.findings import NOTHING, Case, Evidence, Prediction
 from cudalint.rules.registry import checks, experiment
 from cudalint.sim.machine import OUT_OF_TIME
 from cudalint.sim.values import Unsupported
@@ -248,10 +248,12 @@ def prove(
 
 
 def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
-    """What the outcomes say: confirmed with the smallest failing case, not reproduced, or why neither."""
+    """What the outcomes say: confirmed (with the case that was predicted where it came out so, else the smallest
+    failing one), not reproduced, or why neither."""
     cases = tuple(_case(o) for o in outcomes)
-    failing = next((o for o in outcomes if o.fault is not None), None)
-    prediction = _prediction(bench, plan, outcomes)
+    foreseen = _foreseen(bench, plan, outcomes)
+    failing = foreseen if foreseen is not None else next((o for o in outcomes if o.fault is not None), None)
+    prediction = _prediction(bench, plan, outcomes, foreseen)
     if failing is not None and failing.fault is not None:
         fault = failing.fault
         grid, block = (failing.setup.grid, failing.setup.block) if failing.setup is not None else (None, None)
@@ -280,20 +282,34 @@ def _case(outcome: Outcome) -> Case:
     )  # fmt: skip
 
 
-def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Prediction:
+def _foreseen(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The run that shows what the rule said before any."""
+    witness = bench.witness
+    if witness is None:
+        return None
+    said = set(_said_first(witness, plan))
+    (sizes,) = bench.predicted()
+    failing = [o for o in outcomes if o.fault is not None]
+    here = [o for o in failing if dict(o.trial.sizes) == sizes]
+    # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
+    for o in [*here, *failing] if plan.anywhere else here:
+        if (not said or _is_value(o) or not said.isdisjoint(_places(bench, o))) and _by(witness, o):
+            return o
+    return None
+
+
+def _said_first(witness: Witness, plan: Plan) -> list[int]:
+    return [v for name in plan.first if isinstance(v := witness.values.get(name), int)]
+
+
+def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome], foreseen: Outcome | None) -> Prediction:
     """Whether what the rule said before any run is what the runs show."""
     witness = bench.witness
     if witness is None:
-        return Prediction("no fault", {}, None, not any(o.fault is not None for o in outcomes))
-    said = [v for name in plan.first if isinstance(v := witness.values.get(name), int)]
-    (sizes,) = bench.predicted()
-    here = [o for o in outcomes if o.fault is not None and (plan.anywhere or dict(o.trial.sizes) == sizes)]
-    # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
-    held = any(
-        (not said or _is_value(o) or not set(said).isdisjoint(_places(bench, o))) and _by(witness, o) for o in here
-    )
+        return Prediction(NOTHING, {}, None, not any(o.fault is not None for o in outcomes))
+    said = _said_first(witness, plan)
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
-    return Prediction(words, dict(witness.sizes), said[0] if said else None, held)
+    return Prediction(words, dict(witness.sizes), said[0] if said else None, foreseen is not None)
 
 
 def _by(witness: Witness, outcome: Outcome) -> bool:
@@ -311,18 +327,20 @@ def _is_value(outcome: Outcome) -> bool:
 
 
 def _places(bench: Bench, outcome: Outcome) -> Iterator[int]:
-    """The first wrong index, as an element and as a coordinate of the thread that should have handled it."""
+    """The wrong indices, as elements and as coordinates of the threads that should have handled them."""
     fault, setup = outcome.fault, outcome.setup
     if fault is None or fault.first is None:
         return
     yield fault.first
+    yield from (wrong.at for wrong in fault.wrong)
     if fault.owner is not None and setup is not None:
-        here = setup.case.of(*fault.owner)
-        for item in bench.kernel.layout.coordinates:
-            try:
-                yield here.peak(expand(item.index))
-            except t.Undefined:
-                continue
+        owners = [fault.owner, *((w.block, w.thread) for w in fault.wrong if w.block and w.thread and not w.turn)]
+        for here in (setup.case.of(*owner) for owner in owners):
+            for item in bench.kernel.layout.coordinates:
+                try:
+                    yield here.peak(expand(item.index))
+                except t.Undefined:
+                    continue
 
 
 # --- findings -----------------------------------------------------------------------------------

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudalint.findings import digits, plural
+from cudalint.findings import NOTHING, digits, plural
 from cudalint.report import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cudalint.findings import Case, Evidence, Finding
+    from cudalint.findings import Case, Evidence, Finding, Prediction
     from cudalint.report import Report
 
 _COLOURS = {"confirmed": "1;31", "not-reproduced": "1;32", "inconclusive": "1;33", "not-run": "1;36"}
@@ -19,11 +19,13 @@ _WORDS = {"confirmed": "confirmed", "not-reproduced": "not reproduced", "inconcl
 
 
 class Verdict(NamedTuple):
-    """What is printed: ``title`` says of what, ``columns`` are the runs, one group of cases a launch."""
+    """What is printed: ``title`` says of what, ``columns`` are the runs, one group of cases a launch; ``asked`` tells
+    that it is of a kernel that was put through an experiment, finding or not."""
 
     title: str
     evidence: Evidence
     columns: Sequence[tuple[str, Sequence[Case]]]
+    asked: bool = False
 
 
 def render(report: Report) -> Iterator[str]:
@@ -53,26 +55,55 @@ def _verdict(verdict: Verdict, colour: bool) -> Iterator[str]:
     evidence = verdict.evidence
     word = _WORDS[evidence.verdict]
     shown = f"\x1b[{_COLOURS[evidence.verdict]}m{word}\x1b[0m" if colour else word
-    reason = f": {evidence.reason}" if evidence.reason else ""
+    at = f" at {_sizes(evidence.sizes)}" if evidence.sizes and evidence.verdict == "confirmed" else ""
+    reason = f"{at}: {evidence.reason}" if evidence.reason else at
     yield f"{visible(verdict.title)}: {shown}{visible(reason)}\n"
     if evidence.prediction is not None and evidence.verdict == "confirmed":
-        held = "held" if evidence.prediction.held else "did not hold"
-        yield f"  predicted {visible(_predicted(evidence))}: {held}\n"
+        yield from _predicted(evidence.prediction, asked=verdict.asked)
     if evidence.wrong:
-        listed = "; ".join(
-            f"{w['index']} (block {_short(w['block'])}, thread {_short(w['thread'])}, pass {w['pass']})"
-            for w in evidence.wrong
-        )
-        yield f"  wrong: {listed}\n"
+        yield f"  wrong: {_wrong(evidence.wrong)}\n"
     yield from _table(verdict.columns)
+    yield from _notes(verdict)
     yield "\n"
 
 
-def _predicted(evidence: Evidence) -> str:
-    assert evidence.prediction is not None
-    words = evidence.prediction.words
-    sizes = ", ".join(f"{name} = {digits(value)}" for name, value in evidence.prediction.sizes.items())
-    return f"{words} at {sizes}" if sizes else words
+def _sizes(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {digits(value)}" for name, value in sizes.items())
+
+
+def _predicted(prediction: Prediction, *, asked: bool) -> Iterator[str]:
+    if prediction.words == NOTHING:
+        if asked:
+            yield "  not predicted: check says nothing of it\n"
+        return
+    words = f"{prediction.words} at {_sizes(prediction.sizes)}" if prediction.sizes else prediction.words
+    yield f"  predicted {visible(words)}: {'held' if prediction.held else 'did not hold'}\n"
+
+
+def _wrong(places: Sequence[Mapping[str, Any]]) -> str:
+    """Each wrong index once, with those who should have handled it, or did what was wrong."""
+    found: dict[int, dict[str, None]] = {}
+    for each in places:
+        who = found.setdefault(each["index"], {})
+        if each["block"] is not None:
+            later = f", after {plural(each['pass'], 'turn')} of the grid" if each["pass"] else ""
+            who.setdefault(f"block {_short(each['block'])}, thread {_short(each['thread'])}{later}")
+    return "; ".join(f"{index} ({'; '.join(who)})" if who else str(index) for index, who in found.items())
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    """Why a run came to nothing, or what was wrong in it where no index says so, unless the first line does."""
+    found: dict[str, dict[str, None]] = {}
+    for _, cases in verdict.columns:
+        for case in cases:
+            if case.note and case.note != verdict.evidence.reason and case.result in ("inconclusive", "wrong", "hang"):
+                found.setdefault(case.note, {}).setdefault(_row(case))
+    for note, rows in found.items():
+        yield f"  {'; '.join(rows)}: {visible(note)}\n"
+
+
+def _row(case: Case) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in case.sizes.items()) or "no sizes"
 
 
 def _short(triple: Sequence[int]) -> str:
@@ -85,7 +116,7 @@ def _table(groups: Sequence[tuple[str, Sequence[Case]]]) -> Iterator[str]:
     columns: dict[str, None] = {}
     for title, cases in groups:
         for case in cases:
-            size = ", ".join(f"{name} = {value}" for name, value in case.sizes.items()) or "-"
+            size = _row(case)
             column = f"{title}: {case.launch}" if title else case.launch
             columns.setdefault(column)
             rows.setdefault(size, {})[column] = case.result

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Poly, Term
@@ -470,12 +471,27 @@ def _round_up(launch: Launch) -> FixDraft | None:
 
 
 def experiment_cl202(bench: Bench) -> Plan:
-    """Elements that the same kernel writes on a grid that covers, and not on this one."""
+    """Elements that the same kernel writes on a grid that covers, and not on this one; all of them where the grid has
+    no blocks."""
     from cudalint.confirm.experiment import Plan, oracle
+
+    def unlaunched(run: Run) -> Fault | None:
+        found = oracle.empty(run)
+        if found is None:
+            return None
+        for item in bench.kernel.layout.coordinates:
+            for axis, blocks in zip("xyz", run.setup.grid):
+                try:
+                    if blocks == 0 and axis in item.axes and run.setup.case.size(item) > 0:
+                        return found._replace(text=f"{found.text}, and no element is written", first=0)
+                except t.Undefined:
+                    continue
+        return None
 
     trials = bench.trials(*bench.totals())
     first = tuple(f"first {noun} without a thread" for noun in ("element", "pack", "row", "plane"))
-    return Plan(trials, oracle.coverage, bench.covering, first=first)
+    judge = oracle.first_of(unlaunched, oracle.coverage)
+    return Plan(trials, judge, bench.covering, first=first, refusal=True)
 
 
 experiment_cl203 = experiment_cl202

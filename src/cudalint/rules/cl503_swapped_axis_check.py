@@ -231,7 +231,7 @@ def experiment_cl503(bench: Bench) -> Plan:
                 continue
             missed = [i for i in state.never(limit=total) if i < total]
             if missed:
-                wrong = tuple(oracle.Wrong(i, (0, 0, 0), (0, 0, 0)) for i in missed[:10])
+                wrong = tuple(map(oracle.Wrong, missed[:10]))
                 text = f"element {missed[0]} of `{name}`, of {total}, is never written"
                 return oracle.Fault("never-written", text, missed[0], wrong, total)
         return None
