@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cudalint.config import Configs
+from cudalint.confirm.command import proved
 from cudalint.confirm.runner import Limits, Proof, trial_of
-from cudalint.engine import Worker
+from cudalint.engine import Options, Worker, check
 from cudalint.select import Layer
 from cudalint.walk import walk
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from conftest import Cudalint
 
     from cudalint.findings import Evidence
 
@@ -111,3 +114,64 @@ def test_coverage_is_of_both_axes(tmp_path: Path, faulty: str, sound: str) -> No
     cases = {tuple(c.sizes.values()): c.result for c in _evidence(tmp_path, faulty, "CL503").cases}
     assert all((result == "ok") == (w == h) for (w, h), result in cases.items()), cases
     assert _evidence(tmp_path, sound, "CL503").verdict == "not-reproduced"
+
+
+PAIRS = """\
+__global__ void square(float *a, int n) {
+    int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) { a[i] *= a[i]; a[i + 1] *= a[i + 1]; }
+}
+void run(float *a, int n) { if (n > 0) square<<<(n - 1) / 512 + 1, 256>>>(a, n); }
+"""
+BLUR = """\
+__global__ void blur(const float *in, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = (in[i - 1] + in[i] + in[i + 1]) / 3;
+}
+void run(const float *in, float *out, int n) { if (n > 0) blur<<<(n - 1) / 256 + 1, 256>>>(in, out, n); }
+"""
+REVERSE = """\
+__global__ void reverse(const int *in, int *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[n - 1 - i] = in[i];
+}
+void run(const int *in, int *out, int n) { if (n > 0) reverse<<<n / 256, 256>>>(in, out, n); }
+"""
+
+
+def test_the_second_of_a_pair(tmp_path: Path) -> None:
+    cases = _evidence(tmp_path, PAIRS, "CL402", 1, 2, 3, 255, 256).cases
+    assert [case.result for case in cases] == ["wrong@1", "ok", "wrong@3", "wrong@255", "ok"]
+
+
+def test_each_finding_has_its_own_evidence(tmp_path: Path) -> None:
+    """All wrong places count for what was predicted, and the place that was is the one that is shown."""
+    (tmp_path / "k.cu").write_text(BLUR, encoding="utf-8")
+    result, _ = proved(check([str(tmp_path)], Options(Layer("the test", ("CL402",)), isolated=True)), Limits())
+    found = [(f.evidence.first_wrong, f.evidence.prediction, f.evidence) for f in result.findings]
+    assert len(found) == 2
+    for first, prediction, evidence in found:
+        assert prediction is not None
+        assert prediction.held
+        assert prediction.first == first
+        assert f"`in[{first}]`" in (evidence.reason or "")
+        assert evidence.sizes == prediction.sizes
+
+
+def test_a_launch_without_blocks_leaves_out_element_0(tmp_path: Path) -> None:
+    found = _evidence(tmp_path, REVERSE, "CL203")
+    assert found.prediction is not None
+    assert (found.verdict, found.cases[0].result, found.prediction.held) == ("confirmed", "refused", True)
+    (proof,) = _proofs(tmp_path, REVERSE, "CL203", 0, 256)
+    assert proof.evidence.verdict == "not-reproduced"
+
+
+def test_the_words_of_the_report(write: Any, cudalint: Cudalint) -> None:
+    write("blur.cu", BLUR)
+    text = cudalint("confirm", "blur.cu", "--backend", "sim").stdout
+    assert "confirmed at n = " in text
+    assert "pass 0" not in text
+    write("pairs.cu", PAIRS.replace("i < n", "i < n - 1"))
+    assert "predicted" not in cudalint("confirm", "pairs.cu", "--as", "CL402", "--backend", "sim").stdout
+    write("two.cu", PAIRS.replace("if (i < n)", "if (blockIdx.x < 9)"))
+    assert "predicted no fault" not in cudalint("confirm", "two.cu", "--as", "CL214", "--backend", "sim").stdout

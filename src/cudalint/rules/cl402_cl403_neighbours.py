@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from math import gcd
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import shapes
@@ -160,10 +161,11 @@ def _outside(kernel: Kernel, item: _Neighbour) -> _Beyond | None:
 
 
 def _ends_there(kernel: Kernel, item: _Neighbour) -> bool:
-    """Whether the array ends where the test of the index ends: a pack at the tested index itself, or an array read on
-    both sides of it (one that is read at i and i + 1 alone may well have an element more)."""
+    """Whether the array ends where the test of the index ends: a pack at the tested index itself, one of elements that
+    a thread has to itself, or an array read on both sides of it (one that is read at i and i + 1 alone may well have
+    an element more)."""
     offset = t.add(item.address, item.base.index, -1)
-    if not offset:
+    if not offset or _is_share(kernel, item, t.constant(offset)):
         return True
     sides = set()
     for access in kernel.flow.accesses:
@@ -172,6 +174,17 @@ def _ends_there(kernel: Kernel, item: _Neighbour) -> bool:
             if found is not None:
                 sides.add((found > 0) - (found < 0))
     return sides == {-1, 0, 1} or {-1, 1} <= sides
+
+
+def _is_share(kernel: Kernel, item: _Neighbour, offset: int | None) -> bool:
+    """Whether the tested index goes in steps that are larger than the offset, and its own element is touched as well:
+    each thread has some elements in a row, and only the first of them is tested."""
+    step = gcd(*(c for m, c in item.base.index.items() if m))
+    return offset is not None and 0 < offset < step and any(
+        a.obj is item.access.obj and a.scalar is not None and expand(a.scalar) == item.base.index
+        and item.base.term in conjuncts(a.guard)
+        for a in kernel.flow.accesses
+    )  # fmt: skip
 
 
 def _allocated(kernel: Kernel, access: Access) -> bool:
@@ -278,7 +291,12 @@ def experiment_cl402(bench: Bench) -> Plan:
     chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
     ends = {x.access.obj.name for x in _neighbours(chosen.kernel) if _ends_there(chosen.kernel, x)}
     chosen.harness.ending = frozenset(ends)
-    return Plan(chosen.trials(), oracle.outside, first=("index",), anywhere=True, bench=chosen)
+    said = bench.witness.values.get("index") if bench.witness is not None else None
+
+    def judge(run: Run) -> Fault | None:
+        return oracle.outside(run, element=said if isinstance(said, int) else None)
+
+    return Plan(chosen.trials(), judge, first=("index",), anywhere=True, bench=chosen)
 
 
 def experiment_cl403(bench: Bench) -> Plan:
