@@ -32,7 +32,8 @@ _ONE: Poly = {(): 1}
 
 
 class _Past(NamedTuple):
-    """Host sizes at which a thread passes the test and comes to ``element`` where there are ``extent``."""
+    """Host sizes at which a thread passes the test and comes to ``element`` where there are ``extent``. With ``spare``
+    the grid has a thread for n + 1 elements at every n, as ``n / t + 1`` has by the way."""
 
     case: Case
     host: dict[Term, int]
@@ -40,6 +41,7 @@ class _Past(NamedTuple):
     place: int
     element: int
     extent: int
+    spare: bool = False
 
 
 def check(kernel: Kernel) -> Iterator[Draft]:
@@ -88,6 +90,7 @@ def _past(launch: Launch, access: Access, item: Coordinate) -> _Past | None:
     for other in tests:
         loose = _at_last(loose, other, lowered=other is not item and _lets_through(other))
     memory = launch.objects().get(access.obj)
+    spare = False
     if memory is not None and memory.obj.bytes is not None:
         extent = extents.allocated(launch, access.obj)
         last = _at_host(launch, strict)
@@ -95,11 +98,13 @@ def _past(launch: Launch, access: Access, item: Coordinate) -> _Past | None:
         if extent is None or last is None or t.constant(t.add(extent, last, -1)) != access.width:
             return None
     else:
-        extent = _sized(launch, access, p, item)
-        if extent is None:
+        sized = _sized(launch, access, p, item)
+        if sized is None:
             return None
+        extent, spare = sized
     top = _at_host(launch, loose)
-    return _search(launch, access, item, tests, p, extent) if top is not None else None
+    found = _search(launch, access, item, tests, p, extent) if top is not None else None
+    return found._replace(spare=spare) if found is not None else None
 
 
 def _at_last(p: Poly, item: Coordinate, *, lowered: bool) -> Poly:
@@ -115,9 +120,9 @@ def _at_host(launch: Launch, p: Poly) -> Poly | None:
     return t.poly(term)
 
 
-def _sized(launch: Launch, access: Access, p: Poly, item: Coordinate) -> Poly | None:
+def _sized(launch: Launch, access: Access, p: Poly, item: Coordinate) -> tuple[Poly, bool] | None:
     """The elements along the tested axis where only the grid tells: a one-element kernel of which the launch starts
-    just the blocks that they need."""
+    just the blocks that they need; or one more at multiples of the block, which is then true."""
     thread, block = item.thread, item.block
     if item.term.op != "le" or item.loop is not None or item.counters or thread is None or block is None:
         return None
@@ -130,14 +135,46 @@ def _sized(launch: Launch, access: Access, p: Poly, item: Coordinate) -> Poly | 
         return None
     size, divisor = division
     share = launch.at_launch(from_poly(item.share, I64))
-    if t.poly(share) != t.poly(divisor) or extents.rounded_up(blocks, size, divisor) != 0:
+    surplus = extents.rounded_up(blocks, size, divisor) if t.poly(share) == t.poly(divisor) else None
+    if surplus is None or not 0 <= surplus <= 1 or (surplus and not _maps(launch, blocks, size, item)):
         return None
     limit = _at_host(launch, item.limit)
     if limit is None or t.constant(t.add(limit, t.poly(size), -1)) != 1:
         return None
     if not _own_extent(launch, p, item, t.poly(size)):
         return None
-    return t.poly(size)
+    return t.poly(size), surplus > 0
+
+
+def _maps(launch: Launch, blocks: Term, size: Term, item: Coordinate) -> bool:
+    """Whether ``n / t + 1`` blocks are likely to be for n elements and not for n + 1: all that the kernel does is to
+    make numbers of numbers at the tested index itself, and nothing in the host function is n + 1."""
+    assert launch.kernel is not None
+    flow, host = launch.kernel.flow, launch.flow
+    touched = [a for a in flow.accesses if a.obj.kind == "global"]
+    plain = all(
+        a.scalar is not None and a.width == 1 and expand(a.scalar) == item.index and item.term in conjuncts(a.guard)
+        for a in touched
+    )  # fmt: skip
+    asked = {c.term for c in flow.comparisons if kernels.ids_of([c.term])}
+    if not plain or all(a.mode == "w" for a in touched) or len({a.obj for a in touched}) < 2:
+        return False
+    # Integers may be the n + 1 offsets of n rows.
+    if any(isinstance(a.obj.element, Int) and a.obj.element.bits > 8 for a in touched):
+        return False
+    if not asked <= {item.term, t.lnot(item.term)}:
+        return False
+    n = t.poly(size)
+    if not any(x.op in ("div", "shr") and t.poly(x.args[0]) == n for x in launches.parts(blocks)):
+        return False
+    passed = [*(x.args or () for x in host.launches), *(x.args for x in host.calls)]
+    numbers = [x for args in passed for x in args if isinstance(x, t.Term)]
+    return all(_is_count(x, n) for x in numbers if not t.leaves(size).isdisjoint(t.leaves(x)))
+
+
+def _is_count(term: Term, n: Poly) -> bool:
+    """Whether a term is n elements, or their bytes."""
+    return any(t.poly(term) == t.scale(n, each) for each in (1, 2, 4, 8, 16))
 
 
 def _own_extent(launch: Launch, p: Poly, item: Coordinate, size: Poly) -> bool:
@@ -254,6 +291,7 @@ def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, 
             {"index": found.element, "elements": found.extent},
         ),
         (*related, *support.calls(place), launches.launched(launch)),
+        "warning" if found.spare else None,
         fix=_strict(launch, item, place),
     )  # fmt: skip
 
