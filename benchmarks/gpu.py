@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -257,34 +258,45 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("-j", type=int, default=1)
     parser.add_argument("--json")
-    parser.add_argument("--no-bad", action="store_true")
+    parser.add_argument("--no-bad", action="store_true", help="leave out the runs that end badly")
+    parser.add_argument("--large", type=float, default=3600.0, metavar="SECONDS", help="for what needs the whole GPU")
     parser.add_argument("paths", nargs="*")
     options = parser.parse_args()
     rules = [p for p in sorted(ROOT.glob("fixtures/**/CL*")) if p.is_dir() and experiment(p.name[:5]) is not None]
-    paths = options.paths or [str(f) for r in rules for f in sorted(r.glob("*.cu")) if f.name[:5] in ("fault", "sound")]
+    paths = (
+        []
+        if options.paths == ["none"]
+        else options.paths
+        or [str(f) for r in rules for f in sorted(r.glob("*.cu")) if f.name[:5] in ("fault", "sound")]
+    )
     rows: list[dict[str, Any]] = []
     began = time.monotonic()
-    # What one of several children finds too little memory for is tried again by one alone.
+    ended = [] if options.no_bad else bad()
+    done: dict[str, dict[str, Any]] = {}
+    # What one of several children finds too little memory for is tried again by one alone, while there is time.
     for many in (options.j, 1):
         again = []
-        with ProcessPoolExecutor(many) as pool:
-            jobs = {pool.submit(one, p): p for p in paths}
-            for job in as_completed(jobs):
+        pool = ProcessPoolExecutor(many)
+        jobs = {pool.submit(one, p): p for p in paths}
+        try:
+            for job in as_completed(jobs, timeout=options.large if many == 1 and done else None):
                 try:
                     row = job.result()
                 except Exception as fault:
                     row = {"fixture": "/".join(Path(jobs[job]).parts[-2:]), "error": f"{type(fault).__name__}: {fault}"}
-                if many > 1 and any("of GPU memory" in x or "OutOfMemory" in x for x in row.get("cells_why", [])):
+                done[jobs[job]] = row
+                if any("of GPU memory" in x or "OutOfMemory" in x for x in row.get("cells_why", [])):
                     again.append(jobs[job])
-                    continue
-                rows.append(row)
-        paths = again
-        print(f"{len(rows)} fixtures after {time.monotonic() - began:.0f} s", file=sys.stderr)
+        except FutureTimeout:
+            print("no time for the rest", file=sys.stderr)
+        rows = list(done.values())
         if options.json:
-            save(options.json, rows, [], time.monotonic() - began)
-    ended = [] if options.no_bad else bad()
-    if options.json:
-        save(options.json, rows, ended, time.monotonic() - began)
+            save(options.json, rows, ended, time.monotonic() - began)
+        pool.shutdown(wait=not again or many > 1, cancel_futures=True)
+        print(f"{len(rows)} fixtures after {time.monotonic() - began:.0f} s, {len(again)} too large", file=sys.stderr)
+        if options.j == 1 or not again:
+            break
+        paths = again
     report(rows, ended)
 
 

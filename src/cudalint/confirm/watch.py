@@ -75,6 +75,10 @@ class Watch:
             self._put(self._kernel.file, body.start, body.start + 1, "{ cudalint_leaving cudalint_left; ")
         for function in _functions(kernel):
             self._numbers(function)
+            if any(
+                isinstance(n, ir.VarDecl) and n.init is None and n.var.kind == "local" for n in _below(function.body)
+            ):
+                self.blind.add("uninitialised")  # registers show nothing
         if flow.opaques or not flow.complete:
             self.blind |= {"outside"}
 
@@ -134,6 +138,8 @@ class Watch:
         if not place and not pointer:
             self.blind.add(field)
             return
+        if mode == "atomic" and kinds == {"shared"}:
+            self.blind.add("shared")  # what an atomic meets is not told
         site = self._site(node, file, "access", objects=objects)
         call = f"{site}, {_KINDS[mode]}"
         if kinds == {"shared"}:
@@ -398,7 +404,8 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
         if (kind == 2) cudalint_log(2, site, at, number);
         if (kind == 0 || kind == 3) cudalint_log(0, site, at, number);
         if (kind == 1 || kind == 3) cudalint_log(1, site, at, number);
-        return off < -far || off > (long long)s.bytes + far ? p : (T *)w.scratch;
+        if (off < -far || off > (long long)s.bytes + far) asm volatile("trap;");
+        return (T *)w.scratch;
     }
     if (a % alignof(T)) {
         cudalint_log(50, site, off, sizeof(T));

@@ -1,0 +1,177 @@
+"""The GPU backend: scripts, slices for NVRTC, and (``-m gpu``) real runs; what a GPU showed is what is simulated."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import glob
+import importlib.util
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import ROOT, Cudalint
+
+from cudalint.config import Config, Configs
+from cudalint.confirm.command import proved
+from cudalint.confirm.prelude import PRELUDE
+from cudalint.confirm.repro import script
+from cudalint.confirm.runner import Limits, trial_of
+from cudalint.confirm.slice import slice_of
+from cudalint.confirm.watch import DEVICE, Watch
+from cudalint.engine import Options, Worker, check
+from cudalint.facts import analyse
+from cudalint.facts.model import Kernel
+from cudalint.project import Project
+from cudalint.select import Layer
+from cudalint.walk import walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RESULTS = json.loads((ROOT / "tests/data/gpu-results.json").read_text())
+MEASURED = [r for r in RESULTS["fixtures"] if set(r["gpu"]) <= {"confirmed", "not-reproduced"} and r["gpu"] == r["sim"]]
+SHORT = ROOT / "fixtures/CL202-short-grid/faulty-sm-count.cu"
+BARRIER = ROOT / "fixtures/CL301-return-before-barrier/faulty-early-return.cu"
+
+
+def _path(name: str) -> Path:
+    (found,) = [p for p in (ROOT / "fixtures" / name, ROOT / "fixtures/opt-in" / name) if p.exists()]
+    return found
+
+
+@pytest.mark.parametrize("row", MEASURED[::16], ids=lambda r: r["fixture"])
+def test_simulator_agrees_with_the_gpu(row: dict[str, Any]) -> None:
+    path = _path(row["fixture"])
+    code = path.parent.name[:5]
+    if path.name.startswith("faulty"):
+        selected = (code, "pedantic") if "opt-in" in path.parts else (code,)
+        _, proofs = proved(check([str(path)], Options(Layer("the test", selected), isolated=True)), Limits())
+        found = [p.evidence.verdict for p in proofs.values()]
+    else:
+        targets, _, _ = walk([str(path)], Configs(Layer("the test"), isolated=True), force_exclude=False)
+        worker = Worker({}, None, frozenset(t.path for t in targets))
+        found = [p.evidence.verdict for each in trial_of(code, None, worker, targets, Limits()) for p in each]
+    assert found == row["gpu"]
+
+
+def test_the_gpu_results_hold_what_was_to_be_shown() -> None:
+    faulty = [v for r in RESULTS["fixtures"] if "/faulty" in r["fixture"] for v in r["gpu"]]
+    assert faulty.count("confirmed") > 400
+    ends = [r["end"] for r in RESULTS["ended"]]
+    assert ends[0] == "done"
+    assert 4294967296 in RESULTS["ended"][0]["never"]
+    assert ends[1] == ends[2] == "no-end"
+    assert "illegal memory access" in RESULTS["ended"][3]["reason"]
+    assert ends[-1] == "done"  # after all of them
+
+
+def test_a_script_is_python_that_ruff_reads(cudalint: Cudalint, tmp_path: Path) -> None:
+    done = cudalint("confirm", "--backend", "sim", "--isolated", str(SHORT), str(BARRIER), "--repro", str(tmp_path))
+    assert done.returncode == 1
+    written = sorted(tmp_path.glob("*.py"))
+    assert len(written) == 2
+    for path in written:
+        text = path.read_text()
+        tree = ast.parse(text)
+        assert "EXPERIMENT" in text
+        assert "void run(" not in text  # nothing of the host
+        assert "cudalint" not in {
+            a.name.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names
+        }
+    ast.parse(script(None))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_no_cupy_is_said_in_one_line(cudalint: Cudalint, tmp_path: Path) -> None:
+    done = cudalint("confirm", "--backend", "cupy", "--isolated", str(SHORT))
+    assert done.returncode == 2
+    assert done.stderr.startswith("cudalint: --backend cupy: CuPy is not installed: pip install cupy-cuda")
+    assert done.stderr.count("\n") == 1
+    cudalint("confirm", "--backend", "sim", "--isolated", str(SHORT), "--repro", str(tmp_path))
+    import subprocess
+
+    (path,) = tmp_path.glob("*.py")
+    ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "pip install cupy-cuda" in ran.stderr
+
+
+def _nvrtc() -> Callable[[str, str], str] | None:
+    """Compiles a source with a name expression; what it gives are the errors."""
+    spec = importlib.util.find_spec("nvidia")
+    if spec is None:
+        return None
+    roots = [os.path.join(p, "cu13") for p in spec.submodule_search_locations or ()]
+    found = [x for r in roots for x in glob.glob(os.path.join(r, "lib", "libnvrtc.so.*"))]
+    includes = [os.path.join(r, "include") for r in roots] + ["/usr/local/cuda/include"]
+    includes = [x for i in includes for x in (i, os.path.join(i, "cccl")) if os.path.isdir(x)]
+    if not found or not any(os.path.exists(os.path.join(i, "cooperative_groups.h")) for i in includes):
+        return None
+    for library in glob.glob(os.path.join(os.path.dirname(found[0]), "libnvrtc-builtins.so.*")):
+        ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+    library = ctypes.CDLL(found[0])
+    words = ["--gpu-architecture=sm_90", "-std=c++17", "-default-device", "--device-int128", "-w"]
+    options = [x.encode() for x in (*words, *(f"-I{i}" for i in includes))]
+
+    def compile_source(source: str, name: str) -> str:
+        program = ctypes.c_void_p()
+        assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"slice.cu", 0, None, None) == 0
+        library.nvrtcAddNameExpression(program, name.encode())
+        failed = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+        size = ctypes.c_size_t()
+        library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        library.nvrtcGetProgramLog(program, log)
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+        return log.value.decode() if failed else ""
+
+    return compile_source
+
+
+NVRTC = _nvrtc()
+#: Templates that no launch binds: what is taken in place of their parameters does not fit.
+OPEN = {"faulty-template.cu", "sound-functor.cu", "faulty-template-loop.cu", "sound-template-loop.cu"}
+
+
+@pytest.mark.skipif(NVRTC is None, reason="no NVRTC with headers: pip install nvidia-cuda-nvrtc nvidia-cuda-runtime")
+@pytest.mark.parametrize("folder", sorted(p.name for p in (ROOT / "fixtures").iterdir() if p.name[:2] in ("CL", "pr")))
+def test_slices_compile(folder: str) -> None:
+    assert NVRTC is not None
+    project = Project(str(ROOT / "fixtures" / folder))
+    for path in sorted((ROOT / "fixtures" / folder).glob("*.cu")):
+        for unit in analyse(project, str(path), Config(project.root)):
+            if isinstance(unit, Kernel) and unit.is_kernel and path.name not in OPEN:
+                made = slice_of(unit, Watch(unit))
+                assert NVRTC(made.source, made.name) == "", path
+                assert NVRTC(f"{made.includes}{PRELUDE}{DEVICE}{made.watched}", made.name) == "", path
+
+
+def _gpu() -> str | None:
+    """Why there is no GPU to run on."""
+    from cudalint.confirm.child import Cannot, load
+
+    try:
+        load()
+    except Cannot as why:
+        return str(why)
+    return None
+
+
+NO_GPU = _gpu()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(NO_GPU is not None, reason=f"no GPU: {NO_GPU}")
+@pytest.mark.parametrize("path", [SHORT, BARRIER], ids=lambda p: p.name)
+def test_confirmed_on_the_gpu(path: Path, cudalint: Cudalint, tmp_path: Path) -> None:
+    done = cudalint("confirm", "--backend", "cupy", "--isolated", str(path), "--repro", str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert "1 confirmed" in done.stdout
+    import subprocess
+
+    (written,) = tmp_path.glob("*.py")
+    assert subprocess.run([sys.executable, str(written)], capture_output=True, check=False).returncode == 1
