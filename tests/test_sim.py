@@ -1042,3 +1042,46 @@ __global__ void k(const int *x, int *most, int *high, int *low) {
     before = np.concatenate([np.full((2, 1), 7, x.dtype), x[:, :-1]], axis=1)
     assert (values(seen, "low") == np.minimum.accumulate(before, axis=1).reshape(-1)).all()
     assert launch(source.replace("cub::Min()", "Mine()"), 2, 64, *buffers).end == "inconclusive"
+
+
+def test_captures() -> None:
+    """A copy is made where the lambda stands; what a mutable lambda makes of it, it finds again."""
+    source = """
+    __global__ void k(int *o) {
+        int z = 5, y = 1;
+        if (threadIdx.x & 1) y = 2;
+        auto all = [=] { return z; };
+        auto one = [z, &y]() mutable { return ++z + 10 * y; };
+        auto made = [v = z + 1] { return v; };
+        auto seen = [&] { return z; };
+        z = 900;
+        int first = one();
+        y = 3;
+        int *at = o + 6 * threadIdx.x;
+        at[0] = all(), at[1] = first, at[2] = one(), at[3] = made(), at[4] = seen(), at[5] = z;
+    }"""
+    got = values(launch(source, 1, 2, Buffer("o", I32, 12, "nan")), "o").reshape(2, 6)
+    assert got.tolist() == [[5, 16, 37, 6, 900, 900], [5, 26, 37, 6, 900, 900]]
+
+
+def test_member_defaults() -> None:
+    source = """
+    struct S { int a = 4, c; int b{5}; };
+    struct T { S s; int d = 6; __device__ T() : e(7) {} int e = 1; };
+    struct A { int v[2] = {8, 9}; };
+    __global__ void k(int *o) {
+        S s; S braced{}; S given{1}; T t; A a; int one = 1;
+        o[0] = s.a, o[1] = s.b, o[2] = braced.a, o[3] = braced.c, o[4] = given.a, o[5] = given.b;
+        o[6] = t.s.a, o[7] = t.d, o[8] = t.e, o[9] = a.v[one];
+    }"""
+    got = values(launch(source, 1, 1, Buffer("o", I32, 10, "nan")), "o")
+    assert got.tolist() == [4, 5, 4, 0, 1, 5, 4, 6, 7, 9]
+
+
+def test_bit_field() -> None:
+    source = """
+    struct S { unsigned a : 3; int b; };
+    __global__ void k(int *o) { S s; s.b = 1; o[0] = s.b; if (o[1] > 0) { s.a = 9; o[1] = s.a; } }"""
+    assert values(launch(source, 1, 1, Buffer("o", I32, 2, 0)), "o").tolist() == [1, 0]
+    found = launch(source, 1, 1, Buffer("o", I32, 2, 1))
+    assert (found.end, "bit-field" in (found.reason or "")) == ("inconclusive", True)

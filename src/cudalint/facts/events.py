@@ -67,12 +67,12 @@ class Record:
 
 
 class Closure:
-    """A lambda as a value."""
+    """A lambda as a value, with its copies of variables."""
 
-    __slots__ = ("function",)
+    __slots__ = ("copies", "function")
 
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    def __init__(self, function: Function, copies: dict[Var, Value]) -> None:
+        self.function, self.copies = function, copies
 
 
 class Designator:
@@ -335,9 +335,9 @@ class Flow:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.params: dict[Var, Value] = {}
-        self.objects: dict[Var, Obj] = {}
         self.template: dict[str, Term] = {}
         """The open template parameters by name."""
+        self.objects: dict[Var, Obj] = {}
         self.accesses: list[Access] = []
         self.asserted: list[Asserted] = []
         """What assertions say that every thread meets."""

@@ -29,7 +29,7 @@ from cudalint.facts.state import Frame, asks_arguments, number, read_side
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.frontend.calls import bind_defaults, signature
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
+from cudalint.ir.types import BIT_FIELD, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +88,14 @@ class Expressions(Places):
         return Record(node.which, node.type, {a: SPECIALS[node.which, a] for a in "xyz"})
 
     def do_member(self, node: ir.Member) -> Value:
+        if node.type is BIT_FIELD:
+            # It holds some bits of what was put into it.
+            whole = self.term(self.whole_member(node))
+            return self.fresh("unknown", node.field, None, inputs=(whole,)) if whole.type is not None else whole
+        return self.whole_member(node)
+
+    def whole_member(self, node: ir.Member) -> Value:
+        """What was put into a member."""
         place = self.place(node)
         if place is not None:
             return self.read(place, node.type)
@@ -330,8 +338,13 @@ class Expressions(Places):
                     fields.setdefault(axis, const(1, U32))
             else:
                 for name, field_type in type_.fields.items():
-                    if name not in fields and isinstance(field_type, (Int, Float)) and len(args) <= 1:
+                    if name in fields or not isinstance(field_type, (Int, Float)) or len(args) > 1:
+                        continue
+                    start = type_.defaults.get(name)
+                    if start is None:
                         fields[name] = const(0, field_type)
+                    elif isinstance(start, ir.Const) and isinstance(start.type, (Int, Float)):
+                        fields[name] = self.convert(self.term(self.value(start)), field_type, start)
             return Record(type_.name, type_, fields)
         if isinstance(type_, (Int, Float)):
             if not args:
@@ -356,7 +369,9 @@ class Expressions(Places):
         return self.value(node.right)
 
     def do_lambda(self, node: ir.Lambda) -> Value:
-        return Closure(node.function)
+        copies = {var: value for var, value in self.env.items() if not var.ref and node.by_value(var)}
+        copies.update((var, self.value(var.init)) for var in node.made if var.init is not None)
+        return Closure(node.function, copies)
 
     def do_opaque_expr(self, node: ir.Opaque) -> Value:
         self.flow.opaques.append(self.event(Event, node))
@@ -408,7 +423,14 @@ class Expressions(Places):
         if node.callee is not None:
             callee = self.value(node.callee)
             if isinstance(callee, Closure):
-                return self.enter(node, callee.function, [self.value(a) for a in node.args], None)
+                args = [self.value(a) for a in node.args]
+                outer = {var: self.env[var] for var in callee.copies if var in self.env}
+                self.env.update(callee.copies)
+                result = self.enter(node, callee.function, args, None)
+                for var in callee.copies:
+                    self.env.pop(var, None)
+                self.env.update(outer)
+                return result
         elif node.receiver is None and node.target is None:
             return known_call(self, node, name)
         if node.receiver is not None:

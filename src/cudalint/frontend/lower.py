@@ -444,8 +444,14 @@ class Lowerer(Variables):
                         self.bind(name, Param(name))
         if body_node is None:
             return self.opaque(n, "an unusual lambda")
-        for capture in n.children[0].named_children:
-            if capture.type == "lambda_capture_initializer" and capture.named_child_count == 2:
+        copies, named, made = False, set[str](), list[Var]()
+        marks = [child.type for child in n.children[0].children]
+        for mark_before, capture in zip(marks, n.children[0].children[1:]):
+            if capture.type == "lambda_default_capture":
+                copies = self.text(capture) == "="
+            elif capture.type == "identifier" and (mark_before == "&") is copies:
+                named.add(self.text(capture))
+            elif capture.type == "lambda_capture_initializer" and capture.named_child_count == 2:
                 name_node, value_node = capture.named_children
                 value = self.expr(value_node)
                 var = Var(
@@ -456,6 +462,8 @@ class Lowerer(Variables):
                     name_node.end_byte,
                     init=value,
                 )
+                if capture.children[0].type != "&":
+                    made.append(var)
                 self.bind(var.name, var)
         head_end = declarator.start_byte if declarator is not None else body_node.start_byte
         head = self.file.text[n.start_byte : head_end]
@@ -478,7 +486,7 @@ class Lowerer(Variables):
         )  # fmt: skip
         type_ = Struct(f"lambda@{a}", self.file.path)
         self.lambdas[type_] = function
-        return Lambda(a, b, type_, function)
+        return Lambda(a, b, type_, function, copies, frozenset(named), tuple(made))
 
 
 _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {

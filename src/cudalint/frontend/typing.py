@@ -10,6 +10,7 @@ from cudalint.frontend.declare import CLASSES, TYPES, TypeDecl, split, template_
 from cudalint.frontend.fold import fold
 from cudalint.ir.nodes import Const, Expr, Ref, Var
 from cudalint.ir.types import (
+    BIT_FIELD,
     BUILTIN_NAMES,
     DIM3,
     F64,
@@ -126,6 +127,9 @@ class Typer:
 
     # Given by the expression layer.
     def expr(self, node: Node) -> Expr:
+        raise NotImplementedError
+
+    def initialiser(self, node: Node, type_: Type) -> Expr:
         raise NotImplementedError
 
     def nested(self, declarations: Declarations, prefix: str) -> Typer:
@@ -554,6 +558,7 @@ class Typer:
         """Fill in fields, size and alignment of a class."""
         fields: dict[str, Type] = {}
         result.fields = fields
+        result.defaults = {}
         union = decl.node.type == "union_specifier"
         size: int | None = 0
         align = 1
@@ -576,6 +581,7 @@ class Typer:
                         type_ = self.type_of(base)
                         if isinstance(type_, Struct) and type_.fields is not None:
                             fields.update(type_.fields)
+                            result.defaults.update(type_.defaults)
                         size = (
                             self.place(size, type_, union)
                             if size is not None and getattr(type_, "fields", None)
@@ -600,22 +606,27 @@ class Typer:
             type_, flags, _ = self.specified(child.children)
             if flags.static or (flags.constexpr and not declarators):
                 continue
-            bits = any(c.type == "bitfield_clause" for c in child.children)
-            default = child.child_by_field_name("default_value")
+            narrow = {c.prev_sibling.id for c in child.children if c.type == "bitfield_clause" and c.prev_sibling}
+            starts = _defaults(child) if child.child_by_field_name("default_value") is not None else {}
+            values = {value.id for value in starts.values()}
             if not declarators and isinstance(type_, Struct) and type_.fields is not None:
                 fields.update(type_.fields)
                 size = self.place(size, type_, union)
                 align = max(align, alignment(type_))
             for declarator in declarators:
-                if declarator.type == "bitfield_clause" or (default is not None and declarator.id == default.id):
+                if declarator.type == "bitfield_clause" or declarator.id in values:
                     continue
                 if declarator.type == "function_declarator" and not _is_pointer(declarator):
                     continue
                 name, field, ref = self.declare(type_, declarator)
                 if name is None:
                     continue
+                if declarator.id in narrow:
+                    field = BIT_FIELD
                 fields[self.text(name)] = field
-                size = None if bits else self.place(size, Ptr(field) if ref else field, union)
+                if declarator.id in starts:
+                    result.defaults[self.text(name)] = self.initialiser(starts[declarator.id], field)
+                size = None if field is BIT_FIELD else self.place(size, Ptr(field) if ref else field, union)
                 align = max(align, 8 if ref else alignment(field))
         result.align = align
         # An earlier reading of the same file may have left another size.
@@ -715,6 +726,19 @@ class Typer:
         if node.type == "pointer_declarator":
             return flags.constexpr or any(c.type == "type_qualifier" and self.text(c) == "const" for c in node.children)
         return (flags.const or flags.constexpr) and not ref
+
+
+def _defaults(field: Node) -> dict[int, Node]:
+    """What the members of a ``field_declaration`` start as, by their declarators' ids."""
+    found: dict[int, Node] = {}
+    of: Node | None = None
+    for number, child in enumerate(field.children):
+        role = field.field_name_for_child(number)
+        if role == "declarator":
+            of = child
+        elif role == "default_value" and of is not None:
+            found[of.id] = child
+    return found
 
 
 def _is_pointer(node: Node) -> bool:

@@ -254,12 +254,24 @@ class Comma(Expr):
 
 
 class Lambda(Expr):
-    """A lambda; its body sees the enclosing variables (captures are by name, copies are not told apart)."""
+    """A lambda; its body sees the enclosing variables by name.
 
-    __slots__ = ("function",)
+    ``copies`` tells that it captures by value what ``named`` does not hold; otherwise by value what it holds.
+    ``made`` are its own variables, captured with an initialiser.
+    """
 
-    def __init__(self, start: int, end: int, type_: Type, function: Function) -> None:
+    __slots__ = ("copies", "function", "made", "named")
+
+    def __init__(
+        self, start: int, end: int, type_: Type, function: Function, copies: bool = False,
+        named: frozenset[str] = frozenset(), made: tuple[Var, ...] = (),
+    ) -> None:  # fmt: skip
         self.start, self.end, self.type, self.function = start, end, type_, function
+        self.copies, self.named, self.made = copies, named, made
+
+    def by_value(self, var: Var) -> bool:
+        """Whether a local variable or parameter of the function around is captured by value, if at all."""
+        return var in self.made or (var.kind in ("local", "param") and (var.name in self.named) is not self.copies)
 
 
 LaunchForm = Literal[

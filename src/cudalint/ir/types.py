@@ -162,23 +162,26 @@ class Array(Type):
 
 
 class Struct(Type):
-    """A class type. ``fields`` maps names to types in order; None when the body was not seen.
+    """A class type. ``fields`` maps names to types in order; None when the body was not seen. ``defaults`` are
+    what some of them start as where nothing else is said.
 
     Instances are made by :func:`struct` (interned by qualified name and declaring file), so two
     projects' ``Params`` never mix.
     """
 
-    __slots__ = ("align", "fields", "key", "name", "packed_size")
+    __slots__ = ("align", "defaults", "fields", "key", "name", "packed_size")
     name: str
     key: object
     fields: dict[str, Type] | None
     packed_size: int | None
     align: int | None
+    defaults: dict[str, Expr]
 
     def __new__(cls, name: str, key: object = None) -> Struct:
         self = _intern(cls, name, key)
         if not hasattr(self, "name"):
             self.name, self.key, self.fields, self.packed_size, self.align = name, key, None, None, None
+            self.defaults = {}
         return self
 
     @property
@@ -219,6 +222,8 @@ class Unknown(Type):
         return f"unknown ({self.why})"
 
 
+BIT_FIELD = Unknown("bit-field")
+"""The type of a member of less than its type's bits: neither its width nor its place is modelled."""
 BOOL = Int(1, False)
 I8, U8 = Int(8, True), Int(8, False)
 I16, U16 = Int(16, True), Int(16, False)

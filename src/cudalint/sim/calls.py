@@ -10,7 +10,7 @@ from cudalint.frontend.calls import bindings_of, signature
 from cudalint.frontend.typing import class_of
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import VOID, Array, Float, Int, Ptr, Struct, Type
-from cudalint.sim.expressions import Closure, Expressions
+from cudalint.sim.expressions import Closure, Expressions, has_defaults
 from cudalint.sim.frame import Frame
 from cudalint.sim.places import MemoryPlace, Place, ValuePlace, VariablePlace, pointed, undefined_value
 from cudalint.sim.values import Unsupported, lives_in_memory
@@ -191,7 +191,20 @@ class Calls(Expressions):
             inner.vars[param] = bind(f, inner)
             if not param.ref and (param in code.in_memory or lives_in_memory(param.type)):
                 keep_in_memory(inner, param, self.site(closure.function.body))
+        with closure.frame.at(mapping):
+            for var, key in closure.copies.items():
+                inner.vars[var] = closure.frame.read(key)
+                if var.ref:
+                    held = _Temporary()
+                    inner.vars[held], inner.vars[var] = inner.vars[var], VariablePlace(inner, held, var.type)
+                elif var in code.in_memory or lives_in_memory(var.type):
+                    keep_in_memory(inner, var, self.site(closure.function.body))
         code.run(inner)
+        with closure.frame.at(mapping):
+            for var, key in closure.copies.items():
+                # What it changes of its own, it finds again.
+                if not var.ref and var not in inner.objects and inner.vars[var] is not None:
+                    closure.frame.write(key, inner.vars[var])
         if inner.objects:
             inner.release()
         return inner.vars.get(RESULT)
@@ -261,13 +274,14 @@ class Calls(Expressions):
 
         # The object is built in a variable of the caller's frame that nothing else names.
         key = _Temporary()
+        blank = self.blank(type_) if has_defaults(type_) else None
         call = code.invoke(
             ir.Call(node.start, node.end, VOID, name, args), function, args,
             lambda f: VariablePlace(f, key, type_), False, type_,
         )  # fmt: skip
 
         def run(f: Frame) -> Any:
-            f.write(key, _empty(type_))
+            f.write(key, blank(f) if blank is not None else _empty(type_))
             call(f)
             return f.read(key)
 

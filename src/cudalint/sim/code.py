@@ -13,6 +13,7 @@ import numpy as np
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import VOID, Array, Float, Int, Ptr, Struct
 from cudalint.sim.calls import Calls
+from cudalint.sim.expressions import has_defaults
 from cudalint.sim.frame import EMPTY, Frame, LoopState, identity
 from cudalint.sim.loops import added, below, fan_out
 from cudalint.sim.places import ZERO, MemoryPlace, Place, flat, load_whole
@@ -110,6 +111,8 @@ class Code(Calls):
         if node.init is None:
             if isinstance(type_, Struct) and type_.fields is not None:
                 constructor = self.constructor(type_, [], node)
+                if constructor is None and has_defaults(type_):
+                    constructor = self.blank(type_)
                 if constructor is not None:
                     return lambda f: f.write(var, constructor(f))
             return lambda f: f.declare(var)
@@ -125,8 +128,12 @@ class Code(Calls):
         size = self.size(type_)
         fill = self.fill(node.init, type_) if node.init is not None else None
         constructor = None
+        if node.init is None and isinstance(type_, Array) and has_defaults(type_):
+            return self.refuse(node, "members of an array's elements that start as something")
         if node.init is None and isinstance(type_, Struct):
             constructor = self.constructor(type_, [], node)
+            if constructor is None and has_defaults(type_):
+                constructor = self.blank(type_)
             if constructor is not None:
                 fill = self.built(constructor, type_, self.site(node))
 

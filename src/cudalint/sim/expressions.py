@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BF16, BOOL, DIM3, U64, VOID, Array, Float, Int, Ptr, Struct, Type
+from cudalint.ir.types import BF16, BIT_FIELD, BOOL, DIM3, U64, VOID, Array, Float, Int, Ptr, Struct, Type
 from cudalint.sim import values as v
 from cudalint.sim.frame import Frame, identity
 from cudalint.sim.places import (
@@ -23,7 +23,7 @@ from cudalint.sim.places import (
 from cudalint.sim.values import Unsupported, convert, dtype_of, lives_in_memory, merge, scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from cudalint.sim.machine import Machine
     from cudalint.sim.observe import Site
@@ -42,12 +42,22 @@ _BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
 
 
 class Closure:
-    """A lambda as a value: its function and the frame whose variables it sees."""
+    """A lambda as a value: its function and the frame whose variables it sees. ``copies`` are the variables that it
+    has a copy of, each with that under which the frame keeps the copy."""
 
-    __slots__ = ("code", "frame", "function")
+    __slots__ = ("code", "copies", "frame", "function")
 
-    def __init__(self, function: ir.Function, frame: Frame, code: Any) -> None:
-        self.function, self.frame, self.code = function, frame, code
+    def __init__(self, function: ir.Function, frame: Frame, code: Any, copies: dict[ir.Var, Any]) -> None:
+        self.function, self.frame, self.code, self.copies = function, frame, code, copies
+
+
+class _Copy:
+    """What a lambda's copy of a variable is kept under."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 class Expressions:
@@ -521,6 +531,8 @@ class Expressions:
 
             return variable
         if isinstance(node, ir.Member):
+            if type_ is BIT_FIELD:
+                raise v.no_value(type_)
             base = self.place(node.base)
             field = node.field
             return lambda f: base(f).member(field, type_)
@@ -640,6 +652,8 @@ class Expressions:
         site = self.site(node)
         type_ = node.type
         field = node.field
+        if type_ is BIT_FIELD:
+            return self.refuse(node, "bit-field")
         if self.is_memory(node):
             where = self.address(node)
             return lambda f: MemoryPlace(where(f), type_).load(f, site)
@@ -1126,8 +1140,23 @@ class Expressions:
                 return lambda f: {n: convert(x, types[n]) for n, x in source(f).items()}
             return self.refuse(node, f"a conversion to '{type_}'")
         made = [(name, self.field_value(arg, field)) for (name, field), arg in zip(fields, args)]
-        rest = {name: undefined_value(field) for name, field in fields[len(args) :]}
-        return lambda f: {**{name: value(f) for name, value in made}, **rest}
+        rest = self.blank(type_, frozenset(name for name, _ in fields[len(args) :]))
+        return lambda f: {**{name: value(f) for name, value in made}, **rest(f)}
+
+    def blank(self, type_: Struct, names: Container[str] | None = None) -> Eval:
+        """The fields (those in ``names``, if given) of an object of which nothing is said: their defaults, if any."""
+        made: list[tuple[str, Eval]] = []
+        rest: dict[str, Any] = {}
+        for name, field in (type_.fields or {}).items():
+            if names is not None and name not in names:
+                continue
+            if name in type_.defaults:
+                made.append((name, self.field_value(type_.defaults[name], field)))
+            elif isinstance(field, Struct) and has_defaults(field):
+                made.append((name, self.blank(field)))
+            else:
+                rest[name] = None if field is BIT_FIELD else undefined_value(field)
+        return lambda f: {**rest, **{name: value(f) for name, value in made}}
 
     def field_value(self, node: ir.Expr, type_: Type) -> Eval:
         if isinstance(type_, Array):
@@ -1156,9 +1185,34 @@ class Expressions:
         return run
 
     def do_lambda(self, node: ir.Lambda) -> Eval:
+        from cudalint.sim.loops import below
+
         function = node.function
         code = self
-        return lambda f: Closure(function, f, code)
+        inside = below(function.body)
+        own = {n.var for n in inside if isinstance(n, ir.VarDecl)} | {*function.params}
+        used = dict.fromkeys(
+            n.var for n in inside if isinstance(n, ir.Ref) and n.var not in own and node.by_value(n.var)
+        )
+        copies = []
+        for var in used:
+            if var.static or (var.const and var.init is not None and var not in node.made):
+                continue
+            if isinstance(var.type, Array):
+                return self.refuse(node, f"a lambda's copy of the array '{var.name}'")
+            value = var.init if var in node.made and var.init is not None else ir.Ref(node.start, node.end, var)
+            copies.append((var, _Copy(var.name), self.expr(value)))
+
+        def run(f: Frame) -> Any:
+            made = {}
+            for var, key, value in copies:
+                # A variable without a value has none to copy: that is said where it is read.
+                if var not in f.undefined:
+                    f.write(key, value(f))
+                    made[var] = key
+            return Closure(function, f, code, made)
+
+        return run
 
     def do_name(self, node: ir.Name) -> Eval:
         if node.name == "this":
@@ -1175,6 +1229,15 @@ class Expressions:
 
     def do_call(self, node: ir.Call) -> Eval:
         raise NotImplementedError
+
+
+def has_defaults(type_: Type) -> bool:
+    """Whether some member of a class starts as something."""
+    if isinstance(type_, Array):
+        return has_defaults(type_.element)
+    if not isinstance(type_, Struct):
+        return False
+    return bool(type_.defaults) or any(has_defaults(x) for x in (type_.fields or {}).values())
 
 
 def n_changes(x: Any, dtype: np.dtype[Any], lo: int, hi: int) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudalint.ir.types import Array, Float, Int, Ptr, Struct, Type
-from cudalint.sim.values import ADDRESS, Unsupported, convert, dtype_of, gather, offsets
+from cudalint.sim.values import ADDRESS, Unsupported, convert, dtype_of, gather, no_value, offsets
 
 if TYPE_CHECKING:
     from cudalint.sim.frame import Frame
@@ -221,7 +221,7 @@ def undefined_value(type_: Type) -> Any:
         return {name: undefined_value(field) for name, field in type_.fields.items()}
     if isinstance(type_, Array) and isinstance(type_.extent, int):
         return [undefined_value(type_.element) for _ in range(type_.extent)]
-    raise Unsupported(f"a value of type '{type_}'")
+    raise no_value(type_)
 
 
 def moved(where: Address, offset: int) -> Address:

@@ -14,6 +14,7 @@ import numpy as np
 from cudalint.frontend.typing import alignment
 from cudalint.ir.types import (
     BF16,
+    BIT_FIELD,
     BOOL,
     F16,
     F32,
@@ -77,7 +78,12 @@ def dtype_of(type_: Type) -> np.dtype[Any]:
         return found
     if isinstance(type_, (Ptr, Array)):
         return ADDRESS
-    raise Unsupported(f"a value of type '{type_}'")
+    raise no_value(type_)
+
+
+def no_value(type_: Type) -> Unsupported:
+    """That the simulator has no values of this type."""
+    return Unsupported("bit-field" if type_ is BIT_FIELD else f"a value of type '{type_}'")
 
 
 def memory_dtype(type_: Type) -> np.dtype[Any]:
@@ -100,7 +106,7 @@ def offsets(type_: Struct) -> dict[str, int]:
     for name, field in type_.fields.items():
         size = field.size
         if size is None:
-            raise Unsupported(f"the layout of '{type_}'")
+            raise Unsupported("bit-field" if field is BIT_FIELD else f"the layout of '{type_}'")
         align = alignment(field)
         at = -(-at // align) * align
         result[name] = at
