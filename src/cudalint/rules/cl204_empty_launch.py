@@ -117,7 +117,10 @@ def guarded(launch: Launch) -> FixDraft | None:
 
     sizes: dict[Term, None] = {}
     for blocks in launch.grid or ():
-        if _empty(launch, blocks) is not None:
+        env = _empty(launch, blocks)
+        if env is not None:
+            if all(v > 0 for x, v in env.items() if w.assumed(x) is None):
+                return None  # on this axis no size is 0
             leaves = launches.ordered([blocks], [])
             sizes.update(dict.fromkeys(x for x in leaves if w.assumed(x) is None and _empties(blocks, leaves, x)))
     edits = under_sizes(launch, list(sizes))
@@ -133,8 +136,11 @@ def _empties(blocks: Term, leaves: Sequence[Term], size: Term) -> bool:
 
 
 def experiment_cl204(bench: Bench) -> Plan:
-    """The launch as the host computes it, each size at 0 in turn: a grid without blocks is refused."""
+    """The launch as the host computes it, each size at 0 in turn: a grid without blocks (on the axis that is named) is
+    refused."""
     from cudalint.confirm.experiment import Plan, oracle
 
     bench.harness.literal = True
-    return Plan(bench.trials(zero=True), oracle.empty, watch=frozenset(), refusal=True)
+    said = bench.witness.values if bench.witness is not None else {}
+    axis = next((a for a in "xyz" if f"grid {a}" in said), "")
+    return Plan(bench.trials(zero=True), lambda run: oracle.empty(run, axis), watch=frozenset(), refusal=True)
