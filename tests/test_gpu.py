@@ -175,3 +175,20 @@ def test_confirmed_on_the_gpu(path: Path, cudalint: Cudalint, tmp_path: Path) ->
 
     (written,) = tmp_path.glob("*.py")
     assert subprocess.run([sys.executable, str(written)], capture_output=True, check=False).returncode == 1
+
+
+def test_a_sum_in_an_inner_loop_is_summed(tmp_path: Path) -> None:
+    """Found by the GPU: of a loop whose iterations run as lanes, an inner loop's last term alone was kept."""
+    from cudalint.ir.types import F32
+    from cudalint.sim import Buffer, Launch, run
+
+    path = tmp_path / "sum.cu"
+    path.write_text(
+        "__global__ void d(const float *m, float *out, int n) {\n    float s = 0;\n    for (int q = 0; q < n; ++q)\n"
+        "        for (int c = 0; c < 4; ++c) s += m[4 * q + c];\n    out[0] = s;\n}\n"
+    )
+    (unit,) = analyse(Project(str(tmp_path)), str(path), Config(str(tmp_path)))
+    assert isinstance(unit, Kernel)
+    buffers = [Buffer("m", F32, 64, "index"), Buffer("out", F32, 1, 0)]
+    seen = run(Launch(unit.function, (1, 1, 1), (1, 1, 1), [*buffers, 16]))
+    assert seen.buffers["out"].values()[0] == sum(range(64))
