@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.ids import BID, GDIM, TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits
@@ -34,24 +34,37 @@ _HELP = "make the index 64 bits wide and cast its products: `size_t i = (size_t)
 
 
 def check_loops(kernel: Kernel) -> Iterator[Draft]:
-    """Loops that step a 32-bit index by the grid."""
+    """Loops that step a 32-bit index by the grid, or by the block where the kernel is for one block."""
     flow = kernel.flow
+    one_block = _knows_no_blocks(kernel) if flow.loops else False
     for loop in flow.loops:
         for induction in loop.inductions.values():
-            if _strides(induction):
+            if _strides(induction, one_block):
                 draft = _loop_draft(kernel, loop, induction)
                 if draft is not None:
                     yield draft
                     break
 
 
-def _strides(induction: Induction) -> bool:
-    """A 32-bit variable that starts at a place of its block and steps by the grid."""
+def _knows_no_blocks(kernel: Kernel) -> bool:
+    """Whether no block's number takes part in what a kernel touches: one block does it all. A row of a block's own is
+    never so long."""
+    flow = kernel.flow
+    places = [a.scalar for a in flow.accesses if a.obj.kind == "global"]
+    terms = [*(x for place in places for x in t.atoms_of(place or {})), *(c.term for c in flow.comparisons)]
+    known = kernel.is_kernel and flow.complete and None not in places
+    return known and ids_of(terms).isdisjoint(BID.values())
+
+
+def _strides(induction: Induction, one_block: bool) -> bool:
+    """A 32-bit variable that starts at a place of its block and steps by the grid; in ``one_block`` by the block."""
     term, init, step = induction.term, induction.init, induction.step
     if term is None or init is None or step is None:
         return False
     if not (isinstance(term.type, Int) and term.type.bits == 32):
         return False
+    if one_block:
+        return t.poly(step) == {(BDIM["x"],): 1} and TID["x"] in ids_of([init])
     if not any(GDIM[a] in t.leaves(step) for a in _AXES):
         return False
     if all(len(m) == 1 and abs(c) == 1 for m, c in t.poly(step).items()):
