@@ -57,5 +57,5 @@ def test_neighbour(write: Any, cudalint: Cudalint) -> None:
     done = cudalint("confirm", "k.cu", "--backend", "sim", "--select", "CL402", "--output-format", "json")
     (found,) = json.loads(done.stdout)
     assert found["evidence"]["verdict"] == "confirmed"
-    assert "reads `a[255]`, of 255 elements" in found["evidence"]["reason"]
+    assert "reads `a[257]`, of 257 elements" in found["evidence"]["reason"]
     assert found["evidence"]["prediction"]["held"] is True

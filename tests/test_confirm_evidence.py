@@ -175,3 +175,59 @@ def test_the_words_of_the_report(write: Any, cudalint: Cudalint) -> None:
     assert "predicted" not in cudalint("confirm", "pairs.cu", "--as", "CL402", "--backend", "sim").stdout
     write("two.cu", PAIRS.replace("if (i < n)", "if (blockIdx.x < 9)"))
     assert "predicted no fault" not in cudalint("confirm", "two.cu", "--as", "CL214", "--backend", "sim").stdout
+
+
+IMAGE = """\
+__global__ void gray(const float *in, float *out, int w, int h) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    int y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < w && y < h) out[y * w + x] = in[y * w + x];
+}
+void run(const float *in, float *out, int w, int h) {
+    if (w <= 0 || h <= 0) return;
+    gray<<<dim3((w - 1) / 16 + 1, (h - 1) / 16 + 1), dim3(16, 16)>>>(in, out, w, h);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        IMAGE.replace("(w - 1) / 16 + 1, (h - 1) / 16 + 1", "(h - 1) / 16 + 1, (w - 1) / 16 + 1"),
+        IMAGE.replace("dim3(16, 16)", "dim3(64, 32)"),
+        IMAGE.replace("(h - 1) / 16 + 1", "(h - 1) / 32 + 1"),
+    ],
+)
+def test_another_fault_is_no_overflow(tmp_path: Path, source: str) -> None:
+    """A grid with its axes swapped, a block that is too large, rows that are left out: no count overflows."""
+    assert _evidence(tmp_path, source, "CL104").verdict == "not-reproduced"
+
+
+def test_the_overflow_is_on_the_axis_that_is_named(tmp_path: Path) -> None:
+    swapped = IMAGE.replace("(w - 1) / 16 + 1, (h - 1) / 16 + 1", "(h + 15) / 16, (w - 1) / 16 + 1")
+    found = _evidence(tmp_path, swapped, "CL104")
+    assert found.prediction is not None
+    assert (found.verdict, found.symptom, found.prediction.held) == ("confirmed", "wrap", True)
+    assert found.sizes is not None
+    assert found.sizes["h"] == 2147483633
+    assert "the grid on x is -134217728" in (found.reason or "")
+    assert {c.result for c in found.cases if c.sizes["h"] < 1 << 30} == {"ok"}
+
+
+def test_a_grid_is_empty_on_the_axis_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(
+        IMAGE.replace("    if (w <= 0 || h <= 0) return;\n", "").replace(
+            "(w - 1) / 16 + 1, (h - 1) / 16 + 1", "(h + 15) / 16, (w + 15) / 16"
+        ),
+        encoding="utf-8",
+    )
+    result, _ = proved(check([str(tmp_path)], Options(Layer("the test", ("CL204",)), isolated=True)), Limits())
+    assert result.findings
+    for finding in result.findings:
+        evidence = finding.evidence
+        assert finding.witness is not None
+        assert evidence.grid is not None
+        assert evidence.prediction is not None
+        (axis,) = (name[-1] for name in finding.witness.values)
+        assert evidence.grid["xyz".index(axis)] == 0
+        assert evidence.prediction.held

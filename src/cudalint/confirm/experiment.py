@@ -97,10 +97,11 @@ class Bench:
             block = found[1] if found is not None else block
         return max(1, block[0])
 
-    def _all(self, value: int, others: int | None = None) -> dict[str, int]:
+    def _all(self, value: int, others: int | None = None, of: str | None = None) -> dict[str, int]:
+        """Every size at ``value``, or the one ``of`` that name (the first) alone and the rest at ``others``."""
         result = {}
-        for number, leaf in enumerate(self.harness.sizes):
-            chosen = value if number == 0 or others is None else others
+        for leaf in self.harness.sizes:
+            chosen = value if others is None or leaf.data.name == (of or self.main) else others
             result[leaf.data.name] = max(leaf.data.lo, min(chosen, leaf.data.hi))
         return result
 
@@ -149,18 +150,26 @@ class Bench:
         total = reached.pop()
         return [total, total + 1] if not reached and total is not None and 0 < total <= _LARGE else []
 
-    def clipped(self, *numbers: int) -> list[dict[str, int]]:
-        """Large sizes, each cut to what the main size's type holds, and the sizes of the witness."""
+    def clipped(self, *numbers: int, of: str | None = None) -> list[dict[str, int]]:
+        """Large sizes (``of`` the one of that name, else of the main one), each cut to what its type holds, and the
+        sizes of the witness."""
         found: list[dict[str, int]] = []
         for n in sorted(numbers):
-            sizes = self._all(n, 5)
+            sizes = self._all(n, 5, of)
             if sizes not in found:
                 found.append(sizes)
         return [*found, *(s for s in self.predicted() if s not in found)]
 
-    def sparse(self, *numbers: int) -> list[Trial]:
+    def sparse(self, *numbers: int, of: str | None = None) -> list[Trial]:
         """Runs of the first and last blocks alone at large sizes, loops at their ends."""
-        return [Trial(s, blocks="tail", loops="ends") for s in self.clipped(*numbers)]
+        return [Trial(s, blocks="tail", loops="ends") for s in self.clipped(*numbers, of=of)]
+
+    @property
+    def named(self) -> str | None:
+        """The size that the witness needs to be large."""
+        mine = {leaf.data.name for leaf in self.harness.sizes}
+        sizes = {k: v for k, v in self.witness.sizes.items() if k in mine} if self.witness is not None else {}
+        return max(sizes, key=lambda k: sizes[k], default=None)
 
     def together(self, *numbers: int, many: int = 2) -> list[Trial]:
         """Runs of the first and last blocks with so ``many`` sizes at a time at a large number, the others at 1."""

@@ -336,10 +336,18 @@ def refused(run: Run) -> Fault | None:
     return Fault("refused", f"the launch is refused: {run.seen.launch_error}")
 
 
-def empty(run: Run) -> Fault | None:
-    """A launch that is refused because a dimension of its grid or block is 0, and for nothing else."""
+def empty(run: Run, axis: str = "") -> Fault | None:
+    """A launch that is refused because a dimension of its grid (that on ``axis``, if one is given) or block is 0, and
+    for nothing else."""
     legal = _product(run.setup.block) <= MAX_THREADS
-    return refused(run) if legal and min(*run.setup.grid, *run.setup.block) == 0 else None
+    looked_at = (run.setup.grid["xyz".index(axis)],) if axis else (*run.setup.grid, *run.setup.block)
+    return refused(run) if legal and 0 in looked_at else None
+
+
+def large(run: Run, least: int) -> bool:
+    """Whether a size is so large, and the block no cause of itself for a launch to be refused."""
+    sizes = (*run.setup.host.values(), *run.setup.values.values())
+    return max(sizes, default=0) >= least and _product(run.setup.block) <= MAX_THREADS
 
 
 def last(run: Run) -> Fault | None:
@@ -452,6 +460,6 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 __all__ = [
     "Fault", "Run", "Wrong", "arrivals", "beyond", "coverage", "empty", "first_of", "gaps", "grid_waits",
-    "independence", "lanes", "last", "misaligned", "no_end", "outside", "outside_shared", "place", "races", "refused",
-    "short_sums", "thread_name", "unset", "wraps", "written_twice",
+    "independence", "lanes", "large", "last", "misaligned", "no_end", "outside", "outside_shared", "place", "races",
+    "refused", "short_sums", "thread_name", "unset", "wraps", "written_twice",
 ]  # fmt: skip

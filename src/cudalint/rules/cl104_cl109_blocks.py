@@ -15,9 +15,11 @@ from cudalint.rules import launches, support, width
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.harness import Values
+    from cudalint.confirm.oracle import Fault
     from cudalint.facts.events import Conversion, Event, Flow, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -436,21 +438,51 @@ def _tries(divisors: Iterable[int], high: int) -> list[int]:
     return sorted(n for n in found if n <= high)
 
 
+def _counts(launch: Launch, type_: Int) -> Iterator[tuple[str, Term]]:
+    """The ceiling divisions in ``type_`` that the grid is made of, each with the first axis that it takes part in."""
+    told: set[Term] = set()
+    for axis, blocks in zip("xyz", launch.grid or ()):
+        for item in parts([blocks]):
+            if item.op in ("div", "shr") and item.type is type_ and _rounds_up(item) and item not in told:
+                told.add(item)
+                yield axis, item
+
+
+def overflow(bench: Bench, type_: Int) -> Callable[[Values], Fault | None]:
+    """Looks at the host's side of a case: whether a count overflows, the one that the witness names if there is one."""
+    from cudalint.confirm.experiment import oracle
+
+    found = list(_counts(bench.launch, type_)) if bench.launch is not None else []
+    if bench.witness is not None:
+        said = tuple(bench.witness.values.get(x) for x in ("count", "count meant"))
+        host = bench.harness.assignment(bench.predicted()[0])
+        found = [x for x in found if (width.value(x[1], host), width.value(x[1], host, exact=False)) == said] or found
+
+    def judge(host: Values) -> Fault | None:
+        for axis, item in found:
+            count, meant = width.value(item, host), width.value(item, host, exact=False)
+            if count is not None and meant is not None and count != meant:
+                text = f"a count of the grid on {axis} is {count} in the machine's arithmetic, {meant} was meant"
+                return oracle.Fault("wrap", text)
+        return None
+
+    return judge
+
+
 def experiment_cl104(bench: Bench) -> Plan:
-    """The host's count at sizes near 2^31, then the launch it makes: refused, or short of elements."""
-    from cudalint.confirm.experiment import Plan, oracle
+    """The host's count at sizes near 2^31. What else a launch may be refused for, or leave out, is not asked."""
+    from cudalint.confirm.experiment import Plan
 
     t_ = bench.threads()
-    trials = bench.sparse(t_ + 1, (1 << 31) - t_ + 1, (1 << 31) - 1)
-    judge = oracle.first_of(oracle.refused, oracle.coverage)
-    return Plan(trials, judge, bench.covering, refusal=True, host=bench.narrowed)
+    trials = bench.sparse(t_ + 1, (1 << 31) - t_ + 1, (1 << 31) - 1, of=bench.named)
+    return Plan(trials, lambda run: None, watch=frozenset(), host=overflow(bench, I32))
 
 
 def experiment_cl109(bench: Bench) -> Plan:
     """The first and last blocks from 2^24 + 1 elements on: whether the last element has a thread."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    trials = bench.sparse(bench.threads() + 1, (1 << 24) + 1, (1 << 25) + 3)
+    trials = bench.sparse(bench.threads() + 1, (1 << 24) + 1, (1 << 25) + 3, of=bench.named)
     trials = [trial._replace(loops="all") for trial in trials]
     judge = oracle.first_of(oracle.coverage, oracle.last, bench.fewer)
-    return Plan(trials, judge, bench.covering, refusal=True)
+    return Plan(trials, lambda run: judge(run) if oracle.large(run, _EXACT) else None, bench.covering, refusal=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.ir.types import U32
-from cudalint.rules.cl104_cl109_blocks import ceilings
+from cudalint.rules.cl104_cl109_blocks import ceilings, overflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +22,9 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 
 def experiment_cl105(bench: Bench) -> Plan:
-    """The host's count at sizes near 2^32, then the launch it makes: refused, or short of elements."""
-    from cudalint.confirm.experiment import Plan, oracle
+    """The host's count at sizes near 2^32. What else a launch may be refused for, or leave out, is not asked."""
+    from cudalint.confirm.experiment import Plan
 
     t_ = bench.threads()
-    trials = bench.sparse(t_ + 1, (1 << 32) - t_ + 1, (1 << 32) - 1)
-    judge = oracle.first_of(oracle.refused, oracle.coverage)
-    return Plan(trials, judge, bench.covering, refusal=True, host=bench.narrowed)
+    trials = bench.sparse(t_ + 1, (1 << 32) - t_ + 1, (1 << 32) - 1, of=bench.named)
+    return Plan(trials, lambda run: None, watch=frozenset(), host=overflow(bench, U32))

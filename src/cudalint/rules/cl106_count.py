@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Conversion
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -252,5 +253,9 @@ def experiment_cl106(bench: Bench) -> Plan:
     """What the host passes at 2^31 and 2^32 elements, and the launch it makes of it."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    trials = bench.sparse(bench.threads() + 1, 1 << 31, 1 << 32)
-    return Plan(trials, oracle.first_of(oracle.refused, oracle.coverage), refusal=True, host=bench.narrowed)
+    trials = bench.sparse(bench.threads() + 1, 1 << 31, 1 << 32, of=bench.named)
+
+    def judge(run: Run) -> Fault | None:
+        return oracle.refused(run) or oracle.coverage(run) if oracle.large(run, 1 << 31) else None
+
+    return Plan(trials, judge, refusal=True, host=bench.narrowed)
