@@ -178,13 +178,14 @@ def _ends_there(kernel: Kernel, item: _Neighbour) -> bool:
 
 def _is_share(kernel: Kernel, item: _Neighbour, offset: int | None) -> bool:
     """Whether the tested index goes in steps that are larger than the offset, and its own element is touched as well:
-    each thread has some elements in a row, and only the first of them is tested."""
+    each thread has some elements in a row, and only the first of them is tested. Where others of the kernel's arrays
+    are touched in packs there, the size is a multiple of theirs."""
     step = gcd(*(c for m, c in item.base.index.items() if m))
-    return offset is not None and 0 < offset < step and any(
-        a.obj is item.access.obj and a.scalar is not None and expand(a.scalar) == item.base.index
-        and item.base.term in conjuncts(a.guard)
-        for a in kernel.flow.accesses
-    )  # fmt: skip
+    if offset is None or not 0 < offset < step:
+        return False
+    beside = [a for a in kernel.flow.accesses if a.obj.kind == "global" and item.base.term in conjuncts(a.guard)]
+    own = any(a.obj is item.access.obj and a.scalar and expand(a.scalar) == item.base.index for a in beside)
+    return own and all(a.width == 1 for a in beside)
 
 
 def _allocated(kernel: Kernel, access: Access) -> bool:
