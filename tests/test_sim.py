@@ -741,7 +741,7 @@ def test_loops_that_do_not_end() -> None:
         Buffer("x", I32, 4),
         budget=1000,
     )
-    assert (seen.end, seen.reason) == ("no-end", "more than 1000 steps")
+    assert (seen.end, seen.reason) == ("inconclusive", "more than 1000 steps")
     seen = launch(
         "__global__ void k(volatile int* x) {\n if (threadIdx.x == 0) x[1] = 1; else\n  while (x[0] == 0) { }\n }",
         1,
@@ -1085,3 +1085,11 @@ def test_bit_field() -> None:
     assert values(launch(source, 1, 1, Buffer("o", I32, 2, 0)), "o").tolist() == [1, 0]
     found = launch(source, 1, 1, Buffer("o", I32, 2, 1))
     assert (found.end, "bit-field" in (found.reason or "")) == ("inconclusive", True)
+
+
+def test_memory_is_bounded() -> None:
+    """A run that touches more pages than it may have ends without a verdict."""
+    source = "__global__ void k(float *o, long long s) { o[(blockIdx.x * 256 + threadIdx.x) * s] = 1.0f; }"
+    seen = launch(source, 8, 256, Buffer("o", F32, 1 << 34), 1 << 20)
+    assert (seen.end, seen.reason) == ("inconclusive", "more than 512 MB of memory in use")
+    assert sum(len(p.data) for p in seen.buffers["o"]._object.pages.values()) < 1 << 28

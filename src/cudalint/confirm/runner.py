@@ -18,7 +18,7 @@ from cudalint.facts.uniformity import expand
 from cudalint.findings import NOTHING, Case, Evidence, Prediction
 from cudalint.rules.registry import checks, experiment
 from cudalint.sim.machine import OUT_OF_TIME
-from cudalint.sim.values import Unsupported
+from cudalint.sim.values import Stop, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -211,7 +211,7 @@ def attempt(
             run = run._replace(repaired=setups[-1], reference=reference)
         fault = plan.oracle(run)
         made = made._replace(asked=frozenset(asked._fields))
-    except (Unready, Unsupported) as why:
+    except (Unready, Unsupported, Stop) as why:
         return Outcome(trial, "inconclusive", None, None, str(why))
     if fault is not None:
         return made._replace(word="hang" if fault.symptom == "hang" else "wrong", fault=fault)
@@ -241,6 +241,8 @@ def prove(
             done[k] = Outcome(trial, "inconclusive", None, None, late)
         else:
             done[k] = attempt(bench, plan, trial, until, backend)
+            for seen in done[k].seen:
+                seen.release()
             if done[k].reason == OUT_OF_TIME:
                 done[k] = done[k]._replace(reason=late)
     outcomes = [done[k] for k in sorted(done)]

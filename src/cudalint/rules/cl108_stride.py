@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Event, Induction, Loop
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -84,13 +85,23 @@ def _tests(loop: Loop) -> Iterator[Term]:
                 yield term
 
 
+def _ends_by_wrap(induction: Induction, test: Term) -> bool:
+    """Whether an unsigned index counts down to a test ``i < n``: what is below 0 wraps, and ends the loop on purpose."""
+    term, step = induction.term, induction.step
+    if term is None or step is None or not isinstance(term.type, Int) or term.type.signed:
+        return False
+    if test.op not in ("lt", "le") or any(c > 0 for c in t.poly(step).values()):
+        return False
+    return t.add(t.poly(test.args[0]), t.poly(test.args[1]), -1).get((term,), 0) > 0
+
+
 def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | None:
     assert induction.term is not None
     type_ = induction.term.type
     assert isinstance(type_, Int)
     for test in _tests(loop):
         found = sides(test, induction)
-        if found is None or ids_of([found[1]]):
+        if found is None or ids_of([found[1]]) or _ends_by_wrap(induction, test):
             continue
         limit = strip(found[1])
         launches: list[Launch | None] = [*kernel.launches] or [None]
@@ -224,4 +235,11 @@ def experiment_cl108(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     trials = bench.sparse(bench.threads() + 1, (1 << 30) + 1, (1 << 31) - 1, (1 << 32) - 1)
-    return Plan(trials, oracle.first_of(oracle.wraps, oracle.outside, oracle.no_end), watch=frozenset())
+    loops = bench.kernel.flow.loops
+    purpose = any(_ends_by_wrap(i, x) for loop in loops for i in loop.inductions.values() for x in _tests(loop))
+    kinds = ("signed",) if purpose else ("signed", "unsigned")
+
+    def wraps(run: Run) -> Fault | None:
+        return oracle.wraps(run, kinds=kinds)
+
+    return Plan(trials, oracle.first_of(wraps, oracle.outside, oracle.no_end), watch=frozenset())

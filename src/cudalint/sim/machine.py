@@ -152,7 +152,7 @@ class Machine:
         """Count one pass of a loop, one call or one block of statements; Stop where no steps or no time is left."""
         self.steps += 1 + (lanes >> 12)
         if self.steps > self.budget:
-            raise Stop("no-end", f"more than {self.budget} steps")
+            raise Stop("inconclusive", f"more than {self.budget} steps")
         self.on_time()
 
     def on_time(self) -> None:

@@ -38,6 +38,8 @@ _DENSE = 1 << 24
 _PAGE = 1 << 20
 #: Elements that are filled at a time.
 _PIECE = 1 << 13
+#: Bytes that a run may hold in pages, with what is known of their granules.
+_MOST = 1 << 29
 #: An access so many bytes outside of its buffer is taken as one that the hardware refuses.
 FAR = 1 << 30
 _THREAD_BITS, _WARP_BITS = 11, 18
@@ -263,6 +265,21 @@ def _conflicts(past: Any, now: Array1) -> tuple[Any, Any]:
     return lanes[keep], other[keep]
 
 
+class Held:
+    """How many bytes the pages of a run take. Each granule is taken to have ``notes`` numbers of 8 bytes."""
+
+    __slots__ = ("bytes", "notes")
+
+    def __init__(self, notes: int) -> None:
+        self.bytes, self.notes = 0, notes
+
+    def take(self, size: int, granule: int) -> None:
+        """Count a page; Stop where that is more than a run may have."""
+        self.bytes += size + size // granule * 8 * self.notes
+        if self.bytes > _MOST:
+            raise Stop("inconclusive", f"more than {_MOST >> 20} MB of memory in use")
+
+
 class Object:
     """A piece of memory with an address. ``rows`` copies of ``size`` bytes each: one, or one a block or lane."""
 
@@ -272,6 +289,7 @@ class Object:
         "element_size",
         "fill",
         "granule",
+        "held",
         "name",
         "paged",
         "pages",
@@ -284,8 +302,10 @@ class Object:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, space: str, element: Type, size: int, number: int, rows: int = 1, row: str = ""
-    ) -> None:
+        self, name: str, space: str, element: Type, size: int, number: int, rows: int = 1, row: str = "",
+        held: Held | None = None,
+    ) -> None:  # fmt: skip
+        self.held = held if held is not None else Held(0)
         self.name, self.space, self.element, self.size = name, space, element, size
         self.base = (number << _SHIFT) + _HALF
         self.row = row
@@ -300,6 +320,7 @@ class Object:
         self.paged = space == "global" and size > _DENSE
         self.version = 0
         if space != "global":
+            self.held.take(self.row_bytes * rows, self.granule)
             self.pages[0] = Page(self.row_bytes * rows, self.granule)
             self.pages[0].known = np.zeros(self.pages[0].granules, bool)
 
@@ -308,10 +329,17 @@ class Object:
         found = self.pages.get(number)
         if found is None:
             size = min(_PAGE, self.size - number * _PAGE) if self.paged else self.size
+            self.held.take(size, self.granule)
             found = self.pages[number] = Page(size, self.granule)
             if self.fill is not None:
                 _fill(found, self, number * _PAGE if self.paged else 0, size)
         return found
+
+    def drop(self) -> None:
+        """Give the memory back."""
+        for page in self.pages.values():
+            self.held.take(-len(page.data), self.granule)
+        self.pages.clear()
 
     def __repr__(self) -> str:
         return f"Object({self.space} {self.name})"
@@ -434,6 +462,7 @@ class Memory:
         self.free: list[int] = []
         self.outside, self.unknown, self.races, self.misaligned = Log(), Log(), Log(), Log()
         self.lengths: dict[int, int] = {}
+        self.held: Held | None = None
 
     def add(self, name: str, space: str, element: Type, size: int, rows: int = 1, row: str = "") -> Object:
         if self.free:
@@ -443,11 +472,15 @@ class Memory:
             self.objects.append(None)
             if number >= 1 << (62 - _SHIFT):
                 raise Unsupported("so many local arrays")
-        obj = Object(name, space, element, size, number, rows, row)
+        if self.held is None:
+            # Who wrote a granule first, and, where races are looked for, who wrote and who read it last.
+            self.held = Held(self.machine.watch_writes + 2 * self.machine.global_races)
+        obj = Object(name, space, element, size, number, rows, row, self.held)
         self.objects[number] = obj
         return obj
 
     def remove(self, obj: Object) -> None:
+        obj.drop()
         number = obj.base >> _SHIFT
         self.objects[number] = None
         self.free.append(number)
@@ -901,6 +934,10 @@ class BufferState:
     def base(self) -> int:
         """The address of the first element."""
         return self._object.base
+
+    def release(self) -> None:
+        """Give the memory back: nothing can be asked of it afterwards."""
+        self._object.drop()
 
     @property
     def extent(self) -> int:

@@ -171,9 +171,9 @@ class Log:
 class Observation:
     """What one launch did.
 
-    ``end``: ``done``; ``refused`` (``launch_error`` says why); ``no-end`` (no progress, or the step budget
-    was used up: ``reason``); ``fault`` (an access far outside, a trap); ``inconclusive`` (``reason`` is
-    ``unsupported <what> at line <n>`` or ``spin``). After anything but ``done`` the events are those up to
+    ``end``: ``done``; ``refused`` (``launch_error`` says why); ``no-end`` (a loop that gets nowhere:
+    ``reason``); ``fault`` (an access far outside, a trap); ``inconclusive`` (``reason`` is ``unsupported <what> at
+    line <n>``, ``spin``, or what of its time or steps was used up). After anything but ``done`` the events are those up to
     that point. ``blocks`` are the linear indices of the blocks that ran, None for all; ``sampled`` is true
     where a loop ran at chosen iterations only: then elements not written tell nothing.
     """
@@ -200,6 +200,12 @@ class Observation:
         self.threads_run = 0
         self.outside_count = 0
         self.race_count = 0
+
+    def release(self) -> None:
+        """Give the memory of the buffers back: only the events are left."""
+        for state in self.buffers.values():
+            state.release()
+        self.buffers = {}
 
     @property
     def conclusive(self) -> bool:
