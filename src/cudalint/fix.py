@@ -56,10 +56,10 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
             new[path] = _edited(texts.get(path, before[path]), edits)
         return new
 
-    def worse(new: Mapping[str, bytes], now: Result) -> bool:
+    def worse(new: Mapping[str, bytes], now: Result) -> set[str]:
         had = Counter((f.span.file, f.code) for f in left.findings)
         has = Counter((f.span.file, f.code) for f in now.findings if not _wanted(f, unsafe) and f.code != UNUSED)
-        return any(n > had[place] for place, n in has.items() if place[0] in new and place[0] in seen)
+        return {place[0] for place, n in has.items() if n > had[place] and place[0] in new and place[0] in seen}
 
     for _ in range(_PASSES):
         chosen = _chosen([f for f in left.findings if f.fingerprint not in refused], checked, unsafe)
@@ -67,10 +67,10 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
             break
         new = with_fixes(chosen)
         now = again({**texts, **new}, sorted(new))
-        if worse(new, now):
+        if suspect := worse(new, now):
             for finding in chosen:
                 alone = with_fixes([finding])
-                if worse(alone, again({**texts, **alone}, sorted(alone))):
+                if not suspect.isdisjoint(alone) and worse(alone, again({**texts, **alone}, sorted(alone))):
                     refused.add(finding.fingerprint)
             chosen = [f for f in chosen if f.fingerprint not in refused]
             if not chosen:
