@@ -86,7 +86,7 @@ def _tests(loop: Loop) -> Iterator[Term]:
 
 
 def _ends_by_wrap(induction: Induction, test: Term) -> bool:
-    """Whether an unsigned index counts down to a test ``i < n``: what is below 0 wraps, and ends the loop on purpose."""
+    """Whether an unsigned index counts down under a test ``i < n``: the wrap below 0 ends the loop, on purpose."""
     term, step = induction.term, induction.step
     if term is None or step is None or not isinstance(term.type, Int) or term.type.signed:
         return False

@@ -173,8 +173,8 @@ class Observation:
 
     ``end``: ``done``; ``refused`` (``launch_error`` says why); ``no-end`` (a loop that gets nowhere:
     ``reason``); ``fault`` (an access far outside, a trap); ``inconclusive`` (``reason`` is ``unsupported <what> at
-    line <n>``, ``spin``, or what of its time or steps was used up). After anything but ``done`` the events are those up to
-    that point. ``blocks`` are the linear indices of the blocks that ran, None for all; ``sampled`` is true
+    line <n>``, ``spin``, or what of its time or steps was used up). After anything but ``done`` the events are those
+    up to that point. ``blocks`` are the linear indices of the blocks that ran, None for all; ``sampled`` is true
     where a loop ran at chosen iterations only: then elements not written tell nothing.
     """
 
