@@ -166,6 +166,24 @@ def test_a_launch_without_blocks_leaves_out_element_0(tmp_path: Path) -> None:
     assert proof.evidence.verdict == "not-reproduced"
 
 
+TAIL = """\
+__global__ void scale(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * 2;
+}
+void run(const float *x, float *y, int n) {
+    const int done = n / 256 * 256;
+    scale<<<n / 256, 256>>>(x, y, n);
+    cudaMemcpy(y + done, x + done, (n - done) * sizeof(float), cudaMemcpyDeviceToDevice);
+}
+"""
+
+
+def test_what_is_handled_elsewhere_is_not_left_out(tmp_path: Path) -> None:
+    assert _evidence(tmp_path, TAIL, "CL203").verdict == "not-reproduced"
+    assert _evidence(tmp_path, TAIL.replace("    cudaMemcpy(", "    // "), "CL203").verdict == "confirmed"
+
+
 def test_the_words_of_the_report(write: Any, cudalint: Cudalint) -> None:
     write("blur.cu", BLUR)
     text = cudalint("confirm", "blur.cu", "--backend", "sim").stdout

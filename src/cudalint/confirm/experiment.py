@@ -271,8 +271,10 @@ class Bench:
         """A launch of the same blocks that comes to every element."""
         harness = self.harness
         block = harness.wide(setup.values, _positive(setup.grid), _positive(setup.block))
+        if self.launch is not None and has_tail(self.launch, self.launch.grid or ()):
+            return _positive(setup.grid), block  # what is left over is handled elsewhere
         grid = list(harness.cover(setup.values, block, _positive(setup.grid)))
-        if self.launch is not None and not has_tail(self.launch, self.launch.grid or ()):
+        if self.launch is not None:
             for at, axis in enumerate("xyz"):
                 if not any(axis in c.axes for c in self.kernel.layout.coordinates):
                     grid[at] = max(grid[at], harness.divided(at, setup.host))
