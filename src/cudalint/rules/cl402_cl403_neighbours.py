@@ -43,6 +43,19 @@ class _Neighbour(NamedTuple):
     base: Coordinate
 
 
+class _Row(NamedTuple):
+    """An access in a plane with rows of ``pitch`` elements: its ``row``, and the row that is tested."""
+
+    access: Access
+    row: Poly
+    base: Coordinate
+    pitch: Term
+
+    @property
+    def offset(self) -> Poly:
+        return t.add(self.row, self.base.index, -1)
+
+
 class _Beyond(NamedTuple):
     """A thread that comes to ``element`` of an array (a row) whose elements are 0 … ``extent`` - 1; -1: not known."""
 
@@ -64,6 +77,17 @@ def check_neighbour(kernel: Kernel) -> Iterator[Draft]:
             yield _draft(kernel, item.access, found)
 
 
+def check_rows(kernel: Kernel) -> Iterator[Draft]:
+    """One finding for each array and side: (y - c) * w + x or (y + c) * w + x where only y is tested."""
+    told: set[tuple[object, bool]] = set()
+    rows = [row for access in _plain(kernel) if (row := _row(kernel, access)) is not None]
+    for item in rows:
+        found = _off_plane(kernel, item, [x for x in rows if x.access.obj is item.access.obj])
+        if found is not None and (item.access.obj, found.element < 0) not in told:
+            told.add((item.access.obj, found.element < 0))
+            yield _draft(kernel, item.access, found)
+
+
 def check_row(kernel: Kernel) -> Iterator[Draft]:
     """One finding for each array and side: y * w + x - c or + c with no test of the column on that side."""
     told: set[tuple[object, bool]] = set()
@@ -72,11 +96,8 @@ def check_row(kernel: Kernel) -> Iterator[Draft]:
         pitch = _pitch(address)
         if pitch is None:
             continue
-        column = {m: c for m, c in address.items() if pitch not in m}
-        rows = {m: c for m, c in address.items() if pitch in m and not _IDS.isdisjoint(m)}
-        if any(x.data.kind == "param" for m in column for x in m) or set(address) - set(column) - set(rows) - {
-            (pitch,)
-        }:
+        column, row = _parts(address, pitch)
+        if any(x.data.kind == "param" for m in (*column, *row) for x in m):
             continue
         found = _wrapped(kernel, access, column, pitch)
         if found is not None and (access.obj, found.element < 0) not in told:
@@ -130,6 +151,41 @@ def _pitch(address: Poly) -> Term | None:
     return pitch if pitch.data.kind == "param" else None
 
 
+def _parts(address: Poly, pitch: Term) -> tuple[Poly, Poly]:
+    """Column and row of an address."""
+    column = {m: c for m, c in address.items() if pitch not in m}
+    row: Poly = {}
+    for monomial, factor in address.items():
+        if pitch in monomial:
+            at = monomial.index(pitch)
+            row[monomial[:at] + monomial[at + 1 :]] = factor
+    return column, row
+
+
+def _row(kernel: Kernel, access: Access) -> _Row | None:
+    """The row of an access beside a tested one, in a plane whose rows are as long as the test of the column says."""
+    address = expand(access.scalar or {})
+    pitch = _pitch(address)
+    if pitch is None:
+        return None
+    column, row = _parts(address, pitch)
+    down = across = None
+    for term in conjuncts(access.guard):
+        base = kernel.layout.coordinate(term)
+        if base is None or len({x.data.axis for x in base.ids if x.data.kind == "tid"}) != 1:
+            continue
+        if all(_is_small(m) for m in t.add(row, base.index, -1)):
+            down = base
+        elif all(_is_small(m) for m in t.add(column, base.index, -1)) and _size(base) == {(pitch,): 1}:
+            across = base
+    return _Row(access, row, down, pitch) if down is not None and across is not None and _size(down) else None
+
+
+def _size(base: Coordinate) -> Poly:
+    """``i < n``, ``i < n - 1``: the size is what is left without the constant."""
+    return {m: c for m, c in base.limit.items() if m}
+
+
 # --- which threads ----------------------------------------------------------------------------------
 
 
@@ -157,6 +213,32 @@ def _outside(kernel: Kernel, item: _Neighbour) -> _Beyond | None:
                 return _Beyond(trial, visit, at, extent if isinstance(extent, int) else -1)
             if isinstance(extent, int) and 0 < extent < at + access.width:
                 return _Beyond(trial, visit, max(at, extent), extent)
+    return None
+
+
+def _off_plane(kernel: Kernel, item: _Row, others: list[_Row]) -> _Beyond | None:
+    """The first thread that comes to a row in front of the plane; to one behind it where rows on both sides of the
+    thread's own are read."""
+    access = item.access
+    if not item.offset:
+        return None
+    sides = {(c > 0) - (c < 0) for x in others for c in [t.constant(x.offset)] if c is not None}
+    both = {-1, 1} <= sides or t.constant(item.offset) is None
+    row, address = from_poly(item.row, I64), from_poly(expand(access.scalar or {}), I64)
+    height = from_poly(_size(item.base), I64)
+    guards = [g.term for g in chain(access.guard) if g.why != "assert"]
+    for trial in islice(trials(kernel, [row, address, height, item.pitch, *guards]), _TRIES):
+        rows, width = value(height, trial.env), value(item.pitch, trial.env)
+        if _moved(kernel, access, trial) or not isinstance(rows, int) or not isinstance(width, int):
+            continue
+        for visit in visits(access, trial, [row, height]):
+            at, element = value(row, visit.env), value(address, visit.env)
+            if not isinstance(at, int) or not isinstance(element, int):
+                continue
+            if at < 0 and element < 0:
+                return _Beyond(trial, visit, element, rows * width)
+            if both and at >= rows > 0 and element >= rows * width > 0 and not _allocated(kernel, access):
+                return _Beyond(trial, visit, element, rows * width)
     return None
 
 
@@ -217,15 +299,19 @@ def _wrapped(kernel: Kernel, access: Access, column: Poly, pitch: Term) -> _Beyo
     if not _both_tested(kernel, access, column):
         return None
     guards = [g.term for g in chain(access.guard) if g.why != "assert"]
+    outside = None
     for trial in islice(trials(kernel, [at, pitch, address, *guards]), _TRIES):
         width = value(pitch, trial.env)
         if _moved(kernel, access, trial) or not isinstance(width, int) or width < 2:
             continue
         for visit in visits(access, trial, [at, t.const(width)]):
-            place = value(at, visit.env)
+            place, element = value(at, visit.env), value(address, visit.env)
             if isinstance(place, int) and not 0 <= place < width:
-                return _Beyond(trial, visit, place, width)
-    return None
+                found = _Beyond(trial, visit, place, width)
+                if isinstance(element, int) and element >= 0:
+                    return found
+                outside = outside or found  # in front of the array: an element of another row tells more
+    return outside
 
 
 def _both_tested(kernel: Kernel, access: Access, column: Poly) -> bool:
@@ -266,12 +352,15 @@ def _row_draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
     trial, visit = found.trial, found.visit
     where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
-    other = "the row above" if found.element < 0 else "the row below"
+    element = value(from_poly(expand(access.scalar or {}), I64), visit.env)
+    other = "an element of the row above" if found.element < 0 else "an element of the row below"
+    if isinstance(element, int) and element < 0:
+        other = f"element {element}"
     exact = unreached(kernel, trial)
     return Draft(
         "CL403", access.fn, access.fn.file, access.node.start, access.node.end,
         f"no test keeps `{support.text(access.fn, access.node)}` within its row: {at}{where} asks for column "
-        f"{found.element} of {found.extent} and gets an element of {other}{support.EXACT if exact else ''}",
+        f"{found.element} of {found.extent} and gets {other}{support.EXACT if exact else ''}",
         "test the column and the row of the neighbour apart, or clamp or wrap its column",
         Witness(
             trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
