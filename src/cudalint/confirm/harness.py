@@ -7,8 +7,8 @@ sizes that the grid divides. Where no launch is visible the kernel's own paramet
 
 from __future__ import annotations
 
-import re
 import zlib
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from cudalint.facts.events import Pointer, Record, conjuncts
 from cudalint.facts.extents import replaced, rounded_up, scale
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
+from cudalint.frontend.given import given
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.rules import launches
 from cudalint.sim import Buffer
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
 
 Triple = tuple[int, int, int]
 Values = dict["Term", int]
-_ABOUT = re.compile(r"//\s*cudalint:\s*confirm\(([^)]*)\)")
-_SETTING = re.compile(r"(\w+)\s*=\s*([-+\w.]+)")
 #: What a scalar gets that is no size: small, odd, not one.
 _SMALL = 3
 _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
 _LARGEST = 1 << 40
+_COMBINATIONS = 256
+"""Values of a host's flags that are tried together."""
 _COARSE = 1 << 20
 _FEW = (0, 1, 2, 3, 5, 40, 100)
 """Integers that comparisons with small constants and with each other part."""
@@ -82,7 +83,7 @@ class Harness:
         kernel, launch = _bound(kernel, launch)
         self.kernel, self.launch = kernel, launch
         self.flow = kernel.flow
-        self.given = dict(_stated(kernel, launch))
+        self.given = _given(kernel, launch)
         self.current: Values = {}
         """The host's values of the run that is being made ready."""
         self.coarse = False
@@ -102,6 +103,16 @@ class Harness:
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
+        self._check_given()
+
+    def _check_given(self) -> None:
+        """Every value that a comment gives is for something."""
+        known = {"block", *(x.data.name for x in self._leaves)}
+        for var, value in self.flow.params.items():
+            known |= {var.name, *(x.data.name for x in _numbers(value) if x.op == "atom")}
+        for name in self.given:
+            if name not in known:
+                raise Unready(f"the comment confirm({name}=…): neither the kernel nor its launch has a '{name}'")
 
     # --- sizes --------------------------------------------------------------------------------
 
@@ -130,7 +141,7 @@ class Harness:
             yield from _numbers(value)
 
     def _is_size(self, leaf: Term) -> bool:
-        if leaf.data.name in self.given or not isinstance(leaf.type, Int) or leaf.type is BOOL:
+        if isinstance(self.given.get(leaf.data.name), float) or not isinstance(leaf.type, Int) or leaf.type is BOOL:
             return False
         if self.launch is None:
             limits = launches.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
@@ -173,13 +184,14 @@ class Harness:
         names = dict(self.given)
         names.update(chosen)
         late: list[Term] = []
+        free: list[Term] = []
         own = {x.data.name for x in self.sizes}
         in_block = launches.leaves_of(self.launch.block) if self.launch is not None else set()
         for leaf in self._leaves:
             name = leaf.data.name
             fixed = w.assumed(leaf)
             if name in names:
-                result[leaf] = int(names[name])
+                result[leaf] = _whole(name, names[name])
             elif fixed is not None:
                 result[leaf] = fixed
             elif leaf.data.kind == "loop" and getattr(leaf.data.data, "init", None) is not None:
@@ -195,12 +207,26 @@ class Harness:
                 result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
             else:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, _SMALL))
+                free.append(leaf)
         for leaf in late:
             try:
                 result[leaf] = int(t.evaluate(leaf.data.data.init, result))
             except t.Undefined:
                 result[leaf] = 0
-        return result
+        return self._admitted(result, free)
+
+    def _admitted(self, host: Values, free: Sequence[Term]) -> Values:
+        """The values with those that nobody chose (flags, ranks, variants) made such that the host comes to the launch,
+        if there are any."""
+        broken = [] if self.launch is None else [c for c in self.launch.conditions if not w.allowed(c, host)]
+        open_ = [x for x in free if any(x in t.leaves(c) for c in broken)]
+        known = sorted({int(c) for c in w.constants(broken)})
+        choices = [[v for v in (host[x], 0, 1, *known) if x.data.lo <= v <= x.data.hi] for x in open_]
+        for values in islice(product(*choices), _COMBINATIONS):
+            tried = {**host, **dict(zip(open_, values, strict=True))}
+            if self.reached(tried):
+                return tried
+        return host
 
     def reached(self, host: Values) -> bool:
         """Whether the host's checks let the launch happen at these sizes."""
@@ -400,8 +426,11 @@ class Harness:
     ) -> Any:  # fmt: skip
         if isinstance(type_, Param):
             raise Unready(f"'{name}' is of a type that no visible launch binds")
-        if name in self.given and isinstance(type_, (Int, Float)):
-            return self.given[name]
+        if name in self.given and isinstance(type_, (Int, Float)) and not self._is_varied(value):
+            number = self.given[name]
+            if isinstance(type_, Int) and not type_.lo <= number <= type_.hi:
+                raise Unready(f"{name} = {number} does not fit {type_}")
+            return int(number) if isinstance(type_, Int) else number
         if isinstance(value, Pointer) and isinstance(type_, Ptr):
             return self._buffer(name, type_, value.obj, case, host, buffers, shared)
         if isinstance(type_, Ptr):
@@ -421,6 +450,13 @@ class Harness:
         if isinstance(type_, Array) and isinstance(type_.extent, int):
             return [self._argument(name, type_.element, None, case, host, buffers, shared)] * type_.extent
         raise Unready(f"an argument of type '{type_}'")
+
+    def _is_varied(self, value: Any) -> bool:
+        """Whether a parameter of the kernel is a size, which each run has its own of."""
+        if not isinstance(value, t.Term):
+            return False
+        actual = value if self.launch is None else self.launch.mapping.get(value)
+        return actual is not None and launches.bare(actual) in self.sizes
 
     def _buffer(
         self, name: str, type_: Ptr, obj: Obj, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
@@ -699,19 +735,34 @@ def _highest(p: Poly, ranges: dict[Term, t.Interval]) -> int | None:
     return total
 
 
-def _stated(kernel: Kernel, launch: Launch | None) -> Iterator[tuple[str, int | float]]:
-    """What ``// cudalint: confirm(n = 611, block = 256)`` says above the kernel or on the launch's line."""
+def _whole(name: str, number: int | float) -> int:
+    """A given number as the host's arithmetic has it."""
+    if not -_LARGEST < number < _LARGEST and not isinstance(number, int):
+        raise Unready(f"{name} = {number} is no size")
+    return int(number)
+
+
+def _given(kernel: Kernel, launch: Launch | None) -> dict[str, int | float]:
+    """What ``// cudalint: confirm(n = 611, block = 256)`` gives above the kernel or on the launch's line, by the names
+    of the kernel and of the host."""
     decl = kernel.decl
     places = [(decl.file, decl.file.span(decl.start, decl.start).line, 3)]
     if launch is not None:
         node, file = launch.event.node, launch.event.fn.file
         places.append((file, file.span(node.start, node.start).line, 1))
+    result: dict[str, int | float] = {}
     for file, line, above in places:
-        lines = file.raw.decode("utf-8", "replace").splitlines()[max(0, line - 1 - above) : line]
-        for text in lines:
-            for found in _ABOUT.findall(text):
-                for name, number in _SETTING.findall(found):
-                    yield name, float(number) if "." in number or "e" in number.lower() else int(number, 0)
+        for comment in given(file.raw):
+            if line - above <= comment.lines[1] and comment.lines[0] <= line:
+                if comment.fault is not None:
+                    raise Unready(comment.fault)
+                result.update(comment.values)
+    if launch is not None:
+        for formal, actual in launch.mapping.items():
+            bare = launches.bare(actual)
+            if formal.data.name in result and bare.op == "atom":
+                result.setdefault(bare.data.name, result[formal.data.name])
+    return result
 
 
 __all__ = ["Harness", "Setup", "Triple", "Unready", "Values", "replaced"]
