@@ -29,7 +29,7 @@ from cudalint.sim.memory import hashed, numpy_type
 from cudalint.sim.run import MAX_THREADS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cudalint.facts.events import Access, Obj
     from cudalint.facts.model import Kernel, Launch
@@ -563,6 +563,10 @@ class Harness:
             polys.append(access.scalar or {})  # the loop's own limit may say more than its passes
         tops = [top for top in (_highest(p, ranges) for p in polys) if top is not None and top < _LARGEST]
         return min(tops, default=None)
+
+    def farthest(self, access: Access, case: kernels.Case) -> int | None:
+        """The greatest element that the threads and the passes of loops come to, tests left aside."""
+        return _highest(expand(access.scalar or {}), self._ranges(case))
 
     def _bounded(self, access: Access, case: kernels.Case) -> Poly:
         """The address with every tested coordinate at its last value."""

@@ -210,7 +210,9 @@ def _calls(loop: Loop) -> tuple[support.Place, ...]:
 
 def _end(bench: Bench, case: Case, tiles: Tiles, access: Access, within: Poly) -> int:
     """Elements of a buffer where the tiles are of all of the size: as many as the loop comes to, and the rest."""
-    top = bench.harness.top(access, case)
+    # A row that bounds the address has the rest in it already.
+    tops = [x for x in (bench.harness.top(access, case), bench.harness.farthest(access, case)) if x is not None]
+    top = min(tops, default=None)
     size, each = case.number(tiles.size), case.number(tiles.each)
     if top is None or each < 1 or kernels.trips(tiles.loop) is None:
         raise t.Undefined
