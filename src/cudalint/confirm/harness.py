@@ -220,7 +220,7 @@ class Harness:
         if there are any."""
         broken = [] if self.launch is None else [c for c in self.launch.conditions if not w.allowed(c, host)]
         open_ = [x for x in free if any(x in t.leaves(c) for c in broken)]
-        known = sorted({int(c) for c in w.constants(broken)})
+        known = sorted({int(c) + beside for c in w.constants(broken) for beside in (-1, 0, 1)})
         choices = [[v for v in (host[x], 0, 1, *known) if x.data.lo <= v <= x.data.hi] for x in open_]
         for values in islice(product(*choices), _COMBINATIONS):
             tried = {**host, **dict(zip(open_, values, strict=True))}

@@ -16,6 +16,7 @@ from cudalint.facts.model import HostFunction, Kernel
 from cudalint.facts.model import Launch as VisibleLaunch
 from cudalint.facts.uniformity import expand
 from cudalint.findings import NOTHING, Case, Evidence, Prediction
+from cudalint.ir.types import Int
 from cudalint.rules.registry import checks, experiment
 from cudalint.sim.machine import OUT_OF_TIME
 from cudalint.sim.values import Stop, Unsupported
@@ -173,6 +174,11 @@ def attempt(
 ) -> Outcome:
     """Run one trial and judge it; inconclusive where it is not done by ``until`` (of the monotonic clock)."""
     harness = bench.harness
+    for leaf in harness.sizes:
+        number = trial.sizes.get(leaf.data.name, 0)
+        if isinstance(leaf.type, Int) and not leaf.type.lo <= number <= leaf.type.hi:
+            why_not = f"{leaf.data.name} = {number} does not fit {leaf.type}"
+            return Outcome(trial, "inconclusive", None, None, why_not)
     host = harness.assignment(trial.sizes, None if trial.block is None else trial.block[0])
     if trial.label == AS_LAUNCHED and not harness.reached(host):
         return Outcome(trial, "not launched", None, None)
@@ -290,7 +296,7 @@ def _case(outcome: Outcome) -> Case:
 def _foreseen(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Outcome | None:
     """The run that shows what the rule said before any."""
     witness = bench.witness
-    if witness is None:
+    if witness is None or not _is_its_block(witness, plan):
         return None
     said = set(_said_first(witness, plan))
     (sizes,) = bench.predicted()
@@ -313,8 +319,18 @@ def _prediction(bench: Bench, plan: Plan, outcomes: Sequence[Outcome], foreseen:
     if witness is None:
         return Prediction(NOTHING, {}, None, not any(o.fault is not None for o in outcomes))
     said = _said_first(witness, plan)
+    (sizes,) = bench.predicted()
+    ran = _is_its_block(witness, plan) and any(
+        dict(o.trial.sizes) == sizes and o.word not in ("inconclusive", "not launched") for o in outcomes
+    )
+    held = True if foreseen is not None else False if ran else None
     words = ", ".join(f"{name}: {value}" for name, value in witness.values.items())
-    return Prediction(words, dict(witness.sizes), said[0] if said else None, foreseen is not None)
+    return Prediction(words, dict(witness.sizes), said[0] if said else None, held)
+
+
+def _is_its_block(witness: Witness, plan: Plan) -> bool:
+    """Whether the block that the command line asks for, if any, is the one that was spoken of."""
+    return plan.block is None or witness.block in (None, plan.block)
 
 
 def _by(witness: Witness, outcome: Outcome) -> bool:
@@ -421,14 +437,19 @@ LAUNCHES = (((1, 1, 1), (1, 1, 1)), ((1, 1, 1), (256, 1, 1)), ((160, 1, 1), (256
 
 
 def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
-    """The plan at the sizes and the block that the command line gives."""
-    if not limits.sizes and limits.block is None:
+    """The plan at the sizes and the block that the command line gives, or else the sizes that a comment gives."""
+    stated = {x.data.name: int(bench.harness.given[x.data.name]) for x in bench.harness.sizes
+              if x.data.name in bench.harness.given}  # fmt: skip
+    if not limits.sizes and limits.block is None and not stated:
         return plan
     block = None if limits.block is None else (limits.block, 1, 1)
-    trials = [x._replace(block=x.block or block) for x in plan.trials]
+    trials: list[Trial] = []
+    for trial in (x._replace(block=x.block or block, sizes={**x.sizes, **stated}) for x in plan.trials):
+        if trial not in trials:
+            trials.append(trial)
     main = bench.main
     if limits.sizes and main is not None:
-        base = dict(plan.trials[0].sizes) if plan.trials else {}
+        base = {**(plan.trials[0].sizes if plan.trials else {}), **stated}
         first = plan.trials[0] if plan.trials else Trial({})
         trials = [first._replace(sizes={**base, main: n}, block=block) for n in limits.sizes]
         if any(c.strides_grid for c in bench.kernel.layout.coordinates):
@@ -437,7 +458,7 @@ def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
                 for g, b in dict.fromkeys((g, bench.harness.shape.fit(b)) for g, b in LAUNCHES)
                 for n in limits.sizes
             ]
-    return plan._replace(trials=trials)
+    return plan._replace(trials=trials, block=block)
 
 
 _ORDER = ("confirmed", "inconclusive", "not-reproduced", "not-run")
