@@ -190,7 +190,7 @@ class Harness:
         for leaf in self._leaves:
             name = leaf.data.name
             fixed = w.assumed(leaf)
-            if name in names:
+            if name in names and (name not in own or leaf in self.sizes):  # another value may go by the same name
                 result[leaf] = _whole(name, names[name])
             elif fixed is not None:
                 result[leaf] = fixed
