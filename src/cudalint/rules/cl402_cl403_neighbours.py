@@ -19,12 +19,13 @@ from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, Visit, trials, unreached, value, visits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.experiment import Trial as Experiment
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Access
-    from cudalint.facts.kernels import Coordinate
+    from cudalint.facts.events import Access, Obj
+    from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
 
@@ -216,14 +217,19 @@ def _outside(kernel: Kernel, item: _Neighbour) -> _Beyond | None:
     return None
 
 
+def _on_both_sides(item: _Row, others: list[_Row]) -> bool:
+    """Whether rows before and behind a thread's own are touched, so that the plane ends where the test ends."""
+    sides = {(c > 0) - (c < 0) for x in others for c in [t.constant(x.offset)] if c is not None}
+    return {-1, 1} <= sides or t.constant(item.offset) is None
+
+
 def _off_plane(kernel: Kernel, item: _Row, others: list[_Row]) -> _Beyond | None:
     """The first thread that comes to a row in front of the plane; to one behind it where rows on both sides of the
     thread's own are read."""
     access = item.access
     if not item.offset:
         return None
-    sides = {(c > 0) - (c < 0) for x in others for c in [t.constant(x.offset)] if c is not None}
-    both = {-1, 1} <= sides or t.constant(item.offset) is None
+    both = _on_both_sides(item, others)
     row, address = from_poly(item.row, I64), from_poly(expand(access.scalar or {}), I64)
     height = from_poly(_size(item.base), I64)
     guards = [g.term for g in chain(access.guard) if g.why != "assert"]
@@ -381,12 +387,45 @@ def experiment_cl402(bench: Bench) -> Plan:
     chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
     ends = {x.access.obj.name for x in _neighbours(chosen.kernel) if _ends_there(chosen.kernel, x)}
     chosen.harness.ending = frozenset(ends)
+    chosen.harness.adjusted = _planes(chosen)
     said = bench.witness.values.get("index") if bench.witness is not None else None
 
     def judge(run: Run) -> Fault | None:
         return oracle.outside(run, element=said if isinstance(said, int) else None)
 
-    return Plan(chosen.trials(), judge, first=("index",), anywhere=True, bench=chosen)
+    trials = [_of_the_block_named(x, chosen) for x in chosen.trials()]
+    return Plan(trials, judge, first=("index",), anywhere=True, bench=chosen)
+
+
+def _of_the_block_named(run: Experiment, bench: Bench) -> Experiment:
+    """The run at the sizes that are named, of the block that is named alone: of each place in the source only the
+    first few accesses outside are noted."""
+    witness = bench.witness
+    if witness is None or witness.thread is None or not bench.as_predicted() or [dict(run.sizes)] != bench.predicted():
+        return run
+    (x, y, z), (gx, gy, _) = witness.thread[0], witness.grid or (1, 1, 1)
+    return run._replace(blocks=[x + gx * (y + gy * z)])
+
+
+def _planes(bench: Bench) -> Callable[[Obj, int, Case], int]:
+    """Makes buffers that are no larger than the plane whose rows are touched, where the host does not say."""
+    rows = [row for access in _plain(bench.kernel) if (row := _row(bench.kernel, access)) is not None]
+    planes: dict[Obj, Poly] = {}
+    for item in rows:
+        if _on_both_sides(item, [x for x in rows if x.access.obj is item.access.obj]):
+            planes[item.access.obj] = t.multiply(_size(item.base), {(item.pitch,): 1}) or {}
+    passed = bench.launch.objects() if bench.launch is not None else {}
+
+    def ending(obj: Obj, extent: int, case: Case) -> int:
+        plane = planes.get(obj)
+        if not plane or ((known := passed.get(obj)) is not None and known.obj.bytes is not None):
+            return extent
+        try:
+            return case.number(plane)
+        except t.Undefined:
+            return extent
+
+    return ending
 
 
 def experiment_cl403(bench: Bench) -> Plan:
