@@ -306,9 +306,21 @@ def _strict(launch: Launch, item: Coordinate, place: Comparison) -> FixDraft | N
     return guards.strict(place)
 
 
+def _spare(kernel: Kernel, launch: Launch) -> frozenset[str]:
+    """The arrays that are taken to end where their test should, though the grid has a thread for one element more."""
+    found = set()
+    for access in kernel.flow.accesses:
+        for item in _tests(kernel, access) if access.obj.kind == "global" and access.scalar is not None else ():
+            past = _past(launch, access, item) if _lets_through(item) else None
+            if past is not None and past.spare:
+                found.add(access.obj.name)
+    return frozenset(found)
+
+
 def experiment_cl214(bench: Bench) -> Plan:
     """Accesses outside of buffers as large as the host allocates, or as the sizes that the grid is rounded up from."""
     from cudalint.confirm.experiment import Plan, oracle
 
     bench.harness.by_grid = True
+    bench.harness.ending = _spare(bench.kernel, bench.launch) if bench.launch is not None else frozenset()
     return Plan(bench.trials(), oracle.outside, first=("index",))
