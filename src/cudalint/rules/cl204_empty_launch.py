@@ -123,6 +123,10 @@ def guarded(launch: Launch) -> FixDraft | None:
                 return None  # on this axis no size is 0
             leaves = launches.ordered([blocks], [])
             sizes.update(dict.fromkeys(x for x in leaves if w.assumed(x) is None and _empties(blocks, leaves, x)))
+    for blocks in launch.grid or ():
+        env = _empty(launch, blocks)
+        if env is not None and t.evaluate(blocks, {x: max(1, v) if x in sizes else v for x, v in env.items()}) == 0:
+            return None  # something else can leave it without blocks
     edits = under_sizes(launch, list(sizes))
     return FixDraft(True, "launch only where there is something to do", tuple(edits)) if edits else None
 
