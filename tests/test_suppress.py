@@ -123,7 +123,7 @@ def test_cl002_stands_at_the_name(cudalint):
     [
         "// cudalint: requires(n > 0)",
         "// cudalint: assume(n <= 10)",
-        "// cudalint: confirm(sim)",
+        "// cudalint: confirm(n=3)",
         "// cudalint is a tool",
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import Configs, Settings, matches
 from cudalint.findings import Edit, Evidence, Finding, Fix, Related, Span
+from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.stated import WORDS
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
@@ -37,6 +38,7 @@ _SEVERITY: tuple[Level, ...] = ("error", "warning", "note")
 _STATIC = Evidence()
 _REST = "the rest was checked; nothing is said about what could not be read"
 _STATED = "the forms are assume(condition) and requires(condition), with a colon before a reason"
+_GIVEN = "what cannot be inferred is given by name, like confirm(n=611, block=256, alpha=2.0)"
 _FORMS = "the forms are ignore[CODE], ignore-next-line[CODE], ignore-file[CODE], and disable[CODE] with enable[CODE]"
 
 
@@ -435,7 +437,8 @@ def _unused(
             continue
         for directive in found[path]:
             if directive.fault is not None:
-                message, advice = directive.fault, _STATED if directive.word in WORDS else _FORMS
+                forms = _GIVEN if directive.word == CONFIRM else _STATED if directive.word in WORDS else _FORMS
+                message, advice = directive.fault, forms
             elif directive.word == "enable" or directive.codes == {UNUSED} or (path, directive.start) in used:
                 continue
             else:

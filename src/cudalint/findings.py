@@ -76,12 +76,12 @@ NOTHING = "no fault"
 
 class Prediction(NamedTuple):
     """What was said before anything ran: in ``words``, at ``sizes``, with the ``first`` wrong index if it was named;
-    ``held`` tells whether the run showed just that."""
+    ``held`` tells whether the run showed just that; None where that case was not run."""
 
     words: str
     sizes: Mapping[str, int]
     first: int | None
-    held: bool
+    held: bool | None
 
 
 class Case(NamedTuple):

@@ -4,7 +4,8 @@
 * ``disable[…]`` to ``enable[…]`` (or the end of the file).
 
 Rules are named as where they are selected, several with commas between; a reason may follow after a colon. Other
-words after ``cudalint:`` (``requires(…)``, ``confirm(…)``) belong to other features.
+words after ``cudalint:`` (``requires(…)``, ``confirm(…)``) belong to other features: those
+that cannot be used are told.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.errors import closest
+from cudalint.frontend.given import WORD as CONFIRM
+from cudalint.frontend.given import given
 from cudalint.frontend.stated import WORDS, stated
 from cudalint.rules.pages import by_name
 from cudalint.select import canonical, is_selector, named, suggestion
@@ -103,13 +106,14 @@ def directives(raw: bytes) -> list[Directive]:
 
 
 def _wrongly_stated(raw: bytes) -> Iterator[Directive]:
-    """The ``assume(…)`` and ``requires(…)`` that cannot be used."""
-    for each in stated(raw):
-        if each.fault is not None:
+    """The ``assume(…)``, ``requires(…)`` and ``confirm(…)`` that cannot be used."""
+    faults = [(x.word, x.start, x.end, x.fault) for x in stated(raw)]
+    faults += [(CONFIRM, x.start, x.end, x.fault) for x in given(raw)]
+    for word, at, stop, fault in faults:
+        if fault is not None:
             lines = _Lines(raw)
-            first = lines.line(each.start)
-            start, end = lines.place(each.start), lines.place(each.end)
-            yield Directive(each.word, "", frozenset(), start, end, (first, first), each.fault)
+            first = lines.line(at)
+            yield Directive(word, "", frozenset(), lines.place(at), lines.place(stop), (first, first), fault)
 
 
 def _directives(raw: bytes) -> Iterator[Directive]:
@@ -146,11 +150,11 @@ def _directives(raw: bytes) -> Iterator[Directive]:
 
 
 def _fault(word: str, bracket: bytes | None) -> str | None:
-    if word in WORDS:
+    if word in (*WORDS, CONFIRM):
         return None
     if word not in _WORDS:
         # a slip of the pen, or a word of another feature
-        meant = closest(word, (*_WORDS, *WORDS))
+        meant = closest(word, (*_WORDS, *WORDS, CONFIRM))
         return f"unknown word '{word}' after 'cudalint:'{meant}" if meant else None
     if bracket is None:
         return f"'cudalint: {word}' needs the rules in brackets, like {word}[CL301]"

@@ -63,6 +63,8 @@ class Plan(NamedTuple):
     """The prediction holds wherever the fault shows: data decides, and names no size."""
     bench: Bench | None = None
     """Where it is to be run, if not on the bench it was asked for (the kernel by itself)."""
+    block: Triple | None = None
+    """The block that is asked for instead of the launch's own."""
 
 
 class Bench:

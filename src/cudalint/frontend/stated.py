@@ -18,7 +18,7 @@ _STATED = re.compile(
     re.DOTALL,
 )
 # Strings are matched so that what looks like a comment in them stays.
-_LEXEME = re.compile(
+LEXEME = re.compile(
     rb"""//(?:\\\r?\n|[^\r\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"""
     rb"""|R"([^()\\\s]{0,16})\(.*?\)\1\"""",
     re.DOTALL,
@@ -51,7 +51,7 @@ def stated(raw: bytes) -> list[Stated]:
     if b"cudalint:" not in raw:
         return found
     before, at = b";", 0
-    for lexeme in _LEXEME.finditer(raw):
+    for lexeme in LEXEME.finditer(raw):
         start, end = lexeme.span()
         code = _DIRECTIVE.sub(b"", raw[at:start]).rstrip()
         before, at = code[-1:] or before, end

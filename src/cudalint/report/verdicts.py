@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cudalint.report import Report
 
 _COLOURS = {"confirmed": "1;31", "not-reproduced": "1;32", "inconclusive": "1;33", "not-run": "1;36"}
+_HELD = {True: "held", False: "did not hold", None: "not run"}
 _WORDS = {"confirmed": "confirmed", "not-reproduced": "not reproduced", "inconclusive": "inconclusive",
           "not-run": "not run"}  # fmt: skip
 
@@ -77,7 +78,7 @@ def _predicted(prediction: Prediction, *, asked: bool) -> Iterator[str]:
             yield "  not predicted: check says nothing of it\n"
         return
     words = f"{prediction.words} at {_sizes(prediction.sizes)}" if prediction.sizes else prediction.words
-    yield f"  predicted {visible(words)}: {'held' if prediction.held else 'did not hold'}\n"
+    yield f"  predicted {visible(words)}: {_HELD[prediction.held]}\n"
 
 
 def _wrong(places: Sequence[Mapping[str, Any]]) -> str:
