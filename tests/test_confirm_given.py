@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from cudalint.frontend.given import given
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Cudalint
 
 FILL = """\
@@ -107,3 +111,30 @@ def test_faults(write: Any, cudalint: Cudalint, comment: str, words: str) -> Non
         evidence = _evidence(cudalint, "--as", "CL209")
         assert evidence["verdict"] == "inconclusive"
         assert words in evidence["reason"]
+
+
+MISUSE = {
+    ("--block", "0"): "'0' is no block: 1 to 1024 threads",
+    ("--block", "4096"): "'4096' is no block: 1 to 1024 threads",
+    ("--timeout", "0"): "'0' is no time: seconds above 0",
+    ("--timeout", "nan"): "'nan' is no time: seconds above 0",
+    ("--as", "CL302", "--kernel", ""): "--kernel is empty",
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISUSE.items())
+def test_misuse(write: Any, cudalint: Cudalint, arguments: tuple[str, ...], words: str) -> None:
+    write("k.cu", REVERSE)
+    done = cudalint("confirm", "k.cu", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+def test_full_disk(write: Any, folder: Path) -> None:
+    """A full disk is told as the check tells it."""
+    write("k.cu", REVERSE)
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "cudalint", "confirm", "k.cu", "--backend", "sim", "--select", "CL301"]
+        done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "cudalint: stdout cannot be written: No space left on device\n"

@@ -1093,3 +1093,25 @@ def test_memory_is_bounded() -> None:
     seen = launch(source, 8, 256, Buffer("o", F32, 1 << 34), 1 << 20)
     assert (seen.end, seen.reason) == ("inconclusive", "more than 512 MB of memory in use")
     assert sum(len(p.data) for p in seen.buffers["o"]._object.pages.values()) < 1 << 28
+
+
+@pytest.mark.parametrize(
+    ("use", "operator"),
+    [
+        ("++t;", "++"),
+        ("t--;", "--"),
+        ("t += 2;", "+="),
+        ("S u = t + t;", "+"),
+        ("o[0] = -t;", "-"),
+        ("if (t) return;", "bool"),
+    ],
+)
+def test_overloaded_operators(use: str, operator: str) -> None:
+    """Operators of a class that is not a vector's are said not to be modelled."""
+    source = (
+        "struct S { int v; __device__ S& operator++() { v += 2; return *this; } };\n"
+        f"__global__ void k(int *o) {{ S t{{0}}; {use} o[0] = t.v; }}"
+    )
+    seen = launch(source, 1, 1, Buffer("o", I32, 1, 0))
+    assert seen.end == "inconclusive"
+    assert (seen.reason or "").startswith(f"unsupported overloaded operator '{operator}' of 'S'")

@@ -84,8 +84,8 @@ def _parser() -> _Parser:
     confirm.add_argument("--as", dest="code", metavar="CODE", help="run this rule's experiment, finding or not")
     confirm.add_argument("--kernel", metavar="K", help="with --as: on this kernel only")
     confirm.add_argument("--sizes", type=_numbers, metavar="N,...", default=(), help="the sizes to run, instead")
-    confirm.add_argument("--block", type=_jobs, metavar="T", help="threads of a block, instead")
-    confirm.add_argument("--timeout", type=_jobs, metavar="SECONDS", default=20, help="for one experiment (20)")
+    confirm.add_argument("--block", type=_block, metavar="T", help="threads of a block, instead")
+    confirm.add_argument("--timeout", type=_seconds, metavar="SECONDS", default=20, help="for one experiment (20)")
     confirm.add_argument("--only-confirmed", action="store_true", help="report only what was confirmed")
     confirm.add_argument(
         "--backend", choices=("auto", "sim", "cupy"), default="auto",
@@ -128,6 +128,22 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of processes")
     return int(text)
+
+
+def _block(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"'{text}' is no block: 1 to 1024 threads")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is no time: seconds above 0")
+    return number
 
 
 def _numbers(text: str) -> tuple[int, ...]:

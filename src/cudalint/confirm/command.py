@@ -44,8 +44,10 @@ def run(options: argparse.Namespace) -> int:
 
     if options.config and options.isolated:
         raise UsageError("--config and --isolated exclude each other")
-    if options.kernel and not options.code:
+    if options.kernel is not None and not options.code:
         raise UsageError("--kernel needs --as CODE")
+    if options.kernel == "":
+        raise UsageError("--kernel is empty: is a variable not set?")
     backend = _backend(options.backend)
     scripts = options.repro is not None or options.sanitizer
     limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts)
@@ -127,12 +129,9 @@ def _colour(options: argparse.Namespace) -> bool:
 
 
 def _write(options: argparse.Namespace, text: str) -> None:
-    if options.output_file is None:
-        sys.stdout.write(text)
-    else:
-        from cudalint.baseline import write_text
+    from cudalint.cli import write_out
 
-        write_text(options.output_file, text)
+    write_out(options, [text])
 
 
 def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:

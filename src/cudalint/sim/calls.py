@@ -235,8 +235,9 @@ class Calls(Expressions):
             return None
         return ir.Call(node.start, node.end, node.type, "operator[]", [node.index], receiver=node.base, target=target)
 
-    def method(self, type_: Struct, name: str, count: int) -> ir.FunctionDecl | None:
-        decl = class_of.get(type_)
+    def method(self, type_: Type, name: str, count: int) -> ir.FunctionDecl | None:
+        """A method of a class of the project by its name and number of parameters."""
+        decl = class_of.get(type_) if isinstance(type_, Struct) else None
         if decl is None:
             return None
         found = [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cudalint.frontend.typing import class_of
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BF16, BIT_FIELD, BOOL, DIM3, U64, VOID, Array, Float, Int, Ptr, Struct, Type
 from cudalint.sim import values as v
@@ -167,7 +168,8 @@ class Expressions:
         def run(f: Frame) -> Any:
             c = value(f)
             if not isinstance(c, (np.ndarray, np.generic)):
-                raise Unsupported("a condition that is no number")
+                of = f"overloaded operator 'bool' of '{node.type}'" if isinstance(node.type, Struct) else ""
+                raise Unsupported(of or "a condition that is no number")
             return c if c.dtype == np.bool_ else c != c.dtype.type(0)
 
         return run
@@ -683,6 +685,8 @@ class Expressions:
         call = self.subscript_call(node)
         if call is not None:
             return self.expr(call)
+        if isinstance(node.base.type, Struct):
+            return self.overloaded(node, "[]' or '*", node.base.type)
         return self.refuse(node, f"indexing '{node.base.type}'")
 
     def do_addr(self, node: ir.AddrOf) -> Eval:
@@ -719,10 +723,14 @@ class Expressions:
         return negate
 
     def struct_unary(self, node: ir.Unary) -> Eval:
+        if node.op != "-" or node.operand.type in class_of:
+            return self.overloaded(node, node.op, node.operand.type)
         value = self.expr(node.operand)
-        if node.op != "-":
-            return self.refuse(node, f"'{node.op}' on a class")
         return lambda f: {name: -x for name, x in value(f).items()}
+
+    def overloaded(self, node: ir.Node, op: str, type_: Type) -> Eval:
+        """An operator of a class of the project."""
+        return self.refuse(node, f"overloaded operator '{op}' of '{type_}'")
 
     def promoted(self, node: ir.Expr) -> Eval:
         """A value of a type not known before, promoted as C++ does."""
@@ -746,6 +754,9 @@ class Expressions:
             left = self.converted(node.left, optype)
             right = self.promoted(node.right) if node.op in ("<<", ">>") else self.converted(node.right, optype)
             return lambda f: operate(f, left(f), right(f))
+        for type_ in (node.left.type, node.right.type):
+            if type_ in class_of:
+                return self.overloaded(node, node.op, type_)
         return self.dynamic_binary(node.op, node.left, node.right, node)
 
     def operation(self, op: str, optype: Type, node: ir.Expr) -> Callable[[Frame, Any, Any], Any]:
@@ -947,6 +958,8 @@ class Expressions:
             and target.var.kind in ("local", "param")
             and not self.is_memory(target)
         )
+        if type_ in class_of and (node.op or self.method(type_, "operator=", 1) is not None):
+            return self.overloaded(node, f"{node.op}=", type_)
         if not node.op:
             value = self.initial(node.value, type_)
             if plain:
@@ -1058,6 +1071,8 @@ class Expressions:
     def do_incdec(self, node: ir.IncDec) -> Eval:
         target = node.target
         type_ = target.type
+        if isinstance(type_, Struct):
+            return self.overloaded(node, node.op * 2, type_)
         site = self.site(node)
         machine = self.machine
         op = v.add if node.op == "+" else v.subtract
@@ -1169,6 +1184,9 @@ class Expressions:
         return self.initial(node, type_)
 
     def constructor(self, type_: Struct, args: list[ir.Expr], node: ir.Node) -> Eval | None:
+        raise NotImplementedError
+
+    def method(self, type_: Type, name: str, count: int) -> ir.FunctionDecl | None:
         raise NotImplementedError
 
     def do_sizeof(self, node: ir.SizeOf) -> Eval:
