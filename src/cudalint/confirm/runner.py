@@ -276,10 +276,11 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
         return Evidence("simulated", "inconclusive", unknown.reason, prediction=prediction, cases=cases)
     if not outcomes:
         return Evidence("simulated", "inconclusive", "no case to run", prediction=prediction, cases=cases)
-    if not ran:
-        why = "the host's checks let none of these sizes through"
-        return Evidence("simulated", "inconclusive", why, prediction=prediction, cases=cases)
     forgiven = None
+    if not ran:
+        forgiven = "the host's checks let none of these sizes through"
+        if bench.witness is not None:
+            return Evidence("simulated", "inconclusive", forgiven, prediction=prediction, cases=cases)
     if bench.witness is not None and any(getattr(s, "watched", False) and s.absent for o in outcomes for s in o.seen):
         forgiven = "the lanes that are named had exited by then, and this GPU waits for none of them"
     return Evidence("simulated", "not-reproduced", forgiven, prediction=prediction, cases=cases)
