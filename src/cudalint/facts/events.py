@@ -217,8 +217,8 @@ class Access(Event):
 class Barrier(Event):
     """``scope``: block, grid, cluster or warp (``__syncwarp``, a tile's sync). ``name`` as called.
 
-    ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's ``value`` and
-    is declared for so many ``threads`` along x, where its type tells."""
+    ``collective`` marks a block-wide exchange of values (``cub::BlockReduce``), which reads every thread's ``value``
+    and is declared for so many ``threads`` along x, where its type tells."""
 
     __slots__ = ("collective", "name", "scope", "threads", "value")
     scope: str
