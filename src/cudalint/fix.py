@@ -81,7 +81,10 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
         texts.update(new)
         left, seen = now, set(new)
     before = {path: before[path] for path in texts}
-    return Repaired(again(texts, None) if texts else result, texts, before, fixed)
+    rest = again(texts, None) if texts else result
+    if refused:  # offered no more: it would be taken back again
+        rest = rest._replace(findings=[f._replace(fix=None) if f.fingerprint in refused else f for f in rest.findings])
+    return Repaired(rest, texts, before, fixed)
 
 
 def fixable(findings: Iterable[Finding], *, unsafe: bool) -> int:
