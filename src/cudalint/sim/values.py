@@ -100,8 +100,8 @@ def offsets(type_: Struct) -> dict[str, int]:
     if type_.fields is None:
         raise Unsupported(f"the class '{type_}'")
     found = _layouts.get(type_)
-    if found is not None:
-        return found
+    if found is not None and found[0] is type_.fields:  # a class of a file that was read again has others
+        return found[1]
     at, widest, result = 0, 0, {}
     for name, field in type_.fields.items():
         size = field.size
@@ -117,11 +117,11 @@ def offsets(type_: Struct) -> dict[str, int]:
         if -(-widest // align) * align != type_.packed_size:
             raise Unsupported(f"the layout of '{type_}'")
         result = dict.fromkeys(result, 0)
-    _layouts[type_] = result
+    _layouts[type_] = type_.fields, result
     return result
 
 
-_layouts: dict[Struct, dict[str, int]] = {}
+_layouts: dict[Struct, tuple[dict[str, Type], dict[str, int]]] = {}
 
 
 def is_union(type_: Struct) -> bool:
