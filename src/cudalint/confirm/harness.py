@@ -23,7 +23,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.frontend.given import given
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
-from cudalint.rules import launches
+from cudalint.rules import launches, support
 from cudalint.sim import Buffer
 from cudalint.sim.memory import hashed, numpy_type
 from cudalint.sim.run import MAX_THREADS
@@ -271,6 +271,8 @@ class Harness:
 
     def setup(self, host: Values, grid: Triple | None = None, block: Triple | None = None) -> Setup:
         """The launch at these sizes; ``grid`` and ``block`` replace the host's."""
+        if any(each.term is t.FALSE for each in self.flow.asserted):
+            raise Unready("no template arguments are shown that meet its static_assert")
         values = self.kernel_values(host)
         own = self.dimensions(host)
         if block is None:
@@ -678,6 +680,9 @@ def _bound(kernel: Kernel, launch: Launch | None) -> tuple[Kernel, Launch | None
     if not missing:
         return kernel, launch
     usual: dict[str, Type | int] = {name: F32 if kind == "type" else 2 for name, kind in missing}
+    shown = support.instances(kernel)
+    if shown:
+        usual.update({x.data.name: value for x, value in shown[0][0].items() if x.data.name in usual})
     made = type(kernel)(kernel.decl, tuple(sorted({**usual, **dict(kernel.bindings)}.items())), kernel.config)
     if launch is None:
         return made, None

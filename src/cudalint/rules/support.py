@@ -273,7 +273,7 @@ def assignments_alone(
     asserted = [x.term for x in kernel.flow.asserted if not any(y.data.kind in _LAUNCH_KINDS for y in t.leaves(x.term))]
     known = [int(c) for c in w.constants(asserted)]
     usual = block_shape(kernel)
-    for instance, block in (*_instances(kernel), (_NOTHING, None)):
+    for instance, block in (*instances(kernel), (_NOTHING, None)):
         shape = block or usual
 
         def dims(env: dict[Term, int], shape: Triple = shape) -> tuple[Triple, Triple] | None:
@@ -282,7 +282,7 @@ def assignments_alone(
         yield from _assignments(terms, data, dims, (), shape, kernel.config.max_elements, given, known, instance)
 
 
-def _instances(kernel: Kernel) -> list[tuple[dict[Term, int], Triple | None]]:
+def instances(kernel: Kernel) -> list[tuple[dict[Term, int], Triple | None]]:
     """Values that the visible launches give to template parameters that are open here, with the block that goes with
     them; a few launches' worth."""
     found: list[tuple[dict[Term, int], Triple | None]] = []
