@@ -43,9 +43,10 @@ src/k.cu:2:2: error CL001 parse-gap: the grid is too short
   = witness: n = 257, grid (1, 1, 1), block (256, 1, 1), thread (255, 0, 0) of block (0, 0, 0): """
         """first element without a thread 256
   = help: round up the grid
+  = fix: Round up (--fix)
   = see: https://github.com/cudalint/cudalint/blob/main/rules/CL001-parse-gap.md
 
-1 error in 1 file of 3 checked.
+1 error in 1 file of 3 checked; --fix repairs 1.
 """
     )
 
@@ -97,7 +98,10 @@ def test_a_message_cannot_forge_lines_or_colours():
 
 def test_summary():
     warning, note = finding(level="warning"), finding(file="/p/b.cu", level="note")
-    assert rendered("full", warning, note, note).endswith("1 warning, 2 notes in 2 files of 3 checked.\n")
+    plain = [each._replace(fix=None) for each in (warning, note, note)]
+    assert rendered("full", *plain).endswith("1 warning, 2 notes in 2 files of 3 checked.\n")
+    unsafe = note._replace(fix=note.fix._replace(applicability="unsafe"))
+    assert rendered("full", warning, unsafe).endswith("of 3 checked; --fix repairs 1; --fix --unsafe-fixes 2.\n")
     assert rendered("full") == "No findings in 3 files.\n"
 
 
@@ -107,7 +111,7 @@ def test_summary_of_files_that_could_not_be_read():
 
     assert summary(0) == "Nothing was checked; 1 file could not be read."
     assert summary(2) == "No findings in 2 files; 1 file could not be read."
-    assert summary(2, finding()) == "1 error in 1 file of 3; 1 file could not be read."
+    assert summary(2, finding()._replace(fix=None)) == "1 error in 1 file of 3; 1 file could not be read."
 
 
 def test_colour_changes_nothing_else():
