@@ -143,7 +143,7 @@ class Launch:
         self._conditions: list[Term] | None = None
         self.callers: list[Caller] = []
         """All calls of the function in which the walk began, where no others can be."""
-        self.answers: dict[str, object] = {}
+        self.answers: dict[object, object] = {}
         """What one rule found out and others ask for too, by its name."""
 
     @property

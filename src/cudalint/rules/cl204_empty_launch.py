@@ -41,6 +41,13 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
     """Sizes at which a grid dimension is 0: sizes above 0 first, since those are an error."""
+    key = ("empty", blocks)
+    if key not in launch.answers:
+        launch.answers[key] = _emptied(launch, blocks)
+    return launch.answers[key]  # type: ignore[return-value]  # put there above
+
+
+def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     leaves = launches.ordered([blocks], [])
     if launches.bare(blocks).op == "atom" and _is_given(launches.bare(blocks)):
         return None

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 CODES = ("CL405",)
 
 _TRIES = 8
+_LOADS = 3
+"""Reads of an array that are looked at: a hole shows at the first ones."""
 _MOST_PASSES = 64
-_BUDGET = 40_000
+_BUDGET = 32_000
 """Accesses of single threads that are evaluated for one kernel; what takes more is left alone."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
 
@@ -84,9 +86,8 @@ def check_tile(kernel: Kernel) -> Iterator[Draft]:
         if None in steps:
             continue
         filled = [s for s in steps if s is not None]
-        for load in flow.accesses:
-            if load.obj is not obj or load.mode == "w" or load.seq < partial.seq:
-                continue
+        loads = [a for a in flow.accesses if a.obj is obj and a.mode != "w" and a.seq >= partial.seq]
+        for load in loads[:_LOADS]:
             try:
                 found = _hole(kernel, filled, _step(load), budget)
             except _Spent:
@@ -217,16 +218,28 @@ def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] 
     result = []
     budget.take(len(envs))
     for each in envs:
-        truths = [value(g, each) for g in step.guards]
-        if any(x is not None and not x for x in truths):
-            continue
-        if None in truths:
+        here = _holding(step.guards, each)
+        if here is None:
             return None
+        if not here:
+            continue
         at = value(step.position, each)
         if not isinstance(at, int):
             return None
         result.append(at)
     return result
+
+
+def _holding(guards: list[Term], env: dict[Term, Any]) -> bool | None:
+    """Whether all conditions hold; None where none fails and one has no value."""
+    unknown = False
+    for guard in guards:
+        found = value(guard, env)
+        if found is None:
+            unknown = True
+        elif not found:
+            return False
+    return None if unknown else True
 
 
 def _tile_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Draft:
