@@ -66,10 +66,10 @@ def scale(p: Poly, index: Poly) -> Poly | None:
     head, factor = heads[0]
     multiplier: Poly = {}
     for monomial, value in p.items():
-        rest = list(monomial)
-        if value % factor or not all(x in rest and not rest.remove(x) for x in head):  # type: ignore[func-returns-value]  # removes
+        rest = t.cofactor(monomial, head)
+        if value % factor or rest is None:
             continue
-        candidate: Poly = {tuple(rest): value // factor}
+        candidate: Poly = {rest: value // factor}
         whole = t.multiply(candidate, index)
         if whole and all(p.get(m) == c for m, c in whole.items() if m):
             multiplier = t.add(multiplier, candidate)

@@ -107,23 +107,19 @@ def divide(p: Poly, q: Poly) -> Poly | None:
         ((divisor, factor),) = q.items()
         result: Poly = {}
         for monomial, value in p.items():
-            rest = list(monomial)
-            for item in divisor:
-                if item not in rest:
-                    return None
-                rest.remove(item)
-            if value % factor:
+            rest = t.cofactor(monomial, divisor)
+            if rest is None or value % factor:
                 return None
-            result[tuple(rest)] = value // factor
+            result[rest] = value // factor
         return result
     # A common factor of every term: try each monomial quotient of the first terms.
     for monomial, value in p.items():
         for divisor, factor in q.items():
             if value % factor:
                 continue
-            rest = list(monomial)
-            if all(item in rest and not rest.remove(item) for item in divisor):  # type: ignore[func-returns-value]  # removes
-                candidate: Poly = {tuple(rest): value // factor}
+            rest = t.cofactor(monomial, divisor)
+            if rest is not None:
+                candidate: Poly = {rest: value // factor}
                 if t.multiply(candidate, q) == p:
                     return candidate
         break

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 #: Stands for "no bound" in intervals; far beyond every machine type, closed under the arithmetic here.
 INF = 1 << 300
@@ -614,6 +614,16 @@ def multiply(a: Poly, b: Poly) -> Poly | None:
 
 def _key(term: Term) -> int:
     return term.key
+
+
+def cofactor(monomial: Sequence[Term], factors: Sequence[Term]) -> tuple[Term, ...] | None:
+    """What a product is multiplied by besides ``factors``; None where it lacks one of them."""
+    rest = list(monomial)
+    for item in factors:
+        if item not in rest:
+            return None
+        rest.remove(item)
+    return tuple(rest)
 
 
 def constant(p: Poly) -> int | None:

@@ -148,8 +148,8 @@ def row(of: Coordinate, among: list[Coordinate]) -> Term | None:
     """How many elements of a coordinate there are in one of the next: the size that scales that one on top."""
     result = []
     for other in among:
-        rest = list(other.scale)
-        if len(rest) == len(of.scale) + 1 and all(x in rest and not rest.remove(x) for x in of.scale):  # type: ignore[func-returns-value]  # removes
+        rest = t.cofactor(other.scale, of.scale)
+        if rest is not None and len(rest) == 1:
             result.append(rest[0])
     return result[0] if len(result) == 1 else None
 

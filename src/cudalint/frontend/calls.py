@@ -219,11 +219,11 @@ class Calls(Expressions):
     # Given by the launch layer.
     def kernel_call(self, n: Node, function: Node, config: Node, arguments: Node) -> Expr:
         """``k<<<config>>>(arguments)``."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by the layer of launches
 
     def launch_call(self, n: Node, name: str, arguments: Node) -> Expr | None:
         """A launch by a function of the runtime called ``name``; None when it is no such call."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by the layer of launches
 
     def choose(self, candidates: list[FunctionDecl], args: list[Expr], targs: list[Type | Expr]) -> FunctionDecl | None:
         """The overload that a call means, or None when none fits."""
