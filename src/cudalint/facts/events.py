@@ -171,9 +171,11 @@ class Loop:
     """A loop as executed. ``cond`` is its test (None: endless), ``control`` all that decides when a thread
     leaves it: the test, and the conditions of its ``break``\\ s (``leaves`` says where those stand).
     ``first``/``last`` bound the sequence
-    numbers of the events inside."""
+    numbers of the events inside. ``trips`` is what :func:`cudalint.facts.kernels.trips` has found, kept here."""
 
-    __slots__ = ("cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "leaves", "node", "stack")
+    __slots__ = (
+        "cond", "control", "counter", "first", "fn", "guard", "inductions", "last", "leaves", "node", "stack", "trips",
+    )  # fmt: skip
 
     def __init__(self, node: Node, fn: Function, guard: Guard | None, stack: tuple[CallSite, ...], first: int) -> None:
         self.node, self.fn, self.guard, self.stack, self.first, self.last = node, fn, guard, stack, first, first
@@ -182,6 +184,7 @@ class Loop:
         self.leaves: dict[Term, Guard] = {}
         self.inductions: dict[Var, Induction] = {}
         self.counter = atom(Atom("count", "pass", 0, INF, data=self), I64)
+        self.trips: tuple[Poly, Poly] | Literal[False] | None = False
 
 
 class Event:

@@ -239,6 +239,12 @@ def _coefficient(p: Poly, item: Term) -> Poly:
 
 def trips(loop: Loop) -> tuple[Poly, Poly] | None:
     """A loop's passes as (distance, step): it runs ``distance // step + 1`` times when distance >= 0."""
+    if loop.trips is False:
+        loop.trips = _trips(loop)
+    return loop.trips
+
+
+def _trips(loop: Loop) -> tuple[Poly, Poly] | None:
     for info in loop.inductions.values():
         if info.limit is None or info.step is None or info.init is None:
             continue

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import operator
 import struct
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
@@ -63,7 +63,7 @@ class Term:
     key: int
     depth: int
     poly: Poly | None
-    programs: tuple[list[_Step] | None, list[_Step] | None]
+    programs: tuple[_Program | None, _Program | None]
 
     def __repr__(self) -> str:
         return f"<{show(self)}>"
@@ -408,18 +408,37 @@ def evaluate(term: Term, env: Mapping[Term, Any], *, exact: bool = True) -> Any:
         return term.data
     program = term.programs[exact]
     if program is None:
-        program = _compile(term, exact)
+        program = _Program(term, exact)
         term.programs = (term.programs[0], program) if exact else (program, term.programs[1])
-    value = _execute(program, env)
+    value = program.run(env)
     if value is None:
         raise Undefined
     return value
 
 
-# A program is a list of steps in dependency order, each (kind, what, operands); the value of a step is
-# None where it has none, and only operators that do not look at that operand survive it.
+# A step in dependency order is (kind, what, operands); the value of a step is None where it has none, and only
+# operators that do not look at that operand survive it.
 _CONSTANT, _ATOM, _OPERATE, _SELECT, _AND, _OR, _CALL = range(7)
 _Step = tuple[int, Any, int, int, int]
+_OFTEN = 48
+"""Runs after which a program is worth the price of a Python function of its own."""
+
+
+class _Program:
+    """What evaluates one term: steps that are interpreted, and a function made of them when it is run often."""
+
+    __slots__ = ("exact", "run", "runs", "steps", "term")
+
+    def __init__(self, term: Term, exact: bool) -> None:
+        self.term, self.exact, self.runs = term, exact, 0
+        self.steps = _compile(term, exact)
+        self.run: Callable[[Mapping[Term, Any]], Any] = self._counted
+
+    def _counted(self, env: Mapping[Term, Any]) -> Any:
+        self.runs += 1
+        if self.runs == _OFTEN:
+            self.run = _function(self)
+        return _execute(self.steps, env)
 
 
 def _execute(program: list[_Step], env: Mapping[Term, Any]) -> Any:
@@ -468,22 +487,28 @@ def _call(what: tuple[str, int, Type | None], x: Any, y: Any) -> Any:
     return round_float(float(value), type_) if isinstance(type_, Float) else value
 
 
-def _compile(term: Term, exact: bool) -> list[_Step]:
-    program: list[_Step] = []
+def _places(term: Term) -> dict[Term, int]:
+    """The parts of a term, each after its operands, with its number."""
     places: dict[Term, int] = {}
     stack = [(term, False)]
     while stack:
         item, ready = stack.pop()
         if item in places:
             continue
-        below = _operands(item)
-        if not ready:
+        if ready:
+            places[item] = len(places)
+        else:
             stack.append((item, True))
-            stack.extend((x, False) for x in reversed(below) if x not in places)
-            continue
-        at = [places[x] for x in below]
+            stack.extend((x, False) for x in reversed(_operands(item)) if x not in places)
+    return places
+
+
+def _compile(term: Term, exact: bool) -> list[_Step]:
+    program: list[_Step] = []
+    places = _places(term)
+    for item in places:
+        at = [places[x] for x in _operands(item)]
         a, b, c = (*at, -1, -1, -1)[:3]
-        places[item] = len(program)
         if item.op == "atom":
             program.append((_ATOM, item, a, b, c))
         else:
@@ -515,6 +540,84 @@ def _step(term: Term, exact: bool, operands: int) -> tuple[int, Any]:
 
 
 _LOGIC = {"select": _SELECT, "land": _AND, "lor": _OR}
+
+
+def _function(program: _Program) -> Callable[[Mapping[Term, Any]], Any]:
+    """A Python function with the program's steps as statements.
+
+    It holds where every step has a value, which is nearly always; the steps are interpreted where one has none.
+    """
+    places, steps = _places(program.term), program.steps
+    names: dict[str, Any] = {}
+    lines: list[str] = []
+
+    def interpreted(env: Mapping[Term, Any]) -> Any:
+        return _execute(steps, env)
+
+    def unless(test: str, do: str) -> None:
+        lines.append(f" if {test}: {do}")
+
+    for item, at in places.items():
+        a, b, c = (*(f"v{places[x]}" for x in _operands(item)), "", "", "")[:3]
+        here, type_ = f"v{at}", item.type
+        if item.op == "const":
+            names[f"k{at}"] = item.data
+            lines.append(f" {here} = k{at}")
+            continue
+        if item.op == "atom":
+            names[f"k{at}"] = item
+            lines.append(f" {here} = get(k{at})")
+            unless(f"{here} is None", f"{here} = {a} * {c} + {b}" if a else "return interpreted(env)")
+            if a and isinstance(type_, Int):
+                names[f"w{at}"] = type_.wrap
+                unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
+            continue
+        integers = isinstance(type_, Int) and all(isinstance(x.type, Int) for x in item.args)
+        text = _INLINE.get(item.op) if integers and (program.exact or item.op not in ("mul", "div", "mod")) else None
+        if item.op in _SPLIT:
+            lines.append(" " + _SPLIT[item.op].format(here=here, a=a, b=b, c=c))
+        elif text is None:
+            kind, what, *_ = steps[at]
+            names[f"k{at}"] = partial(_call, what) if kind == _CALL else what
+            lines.append(f" {here} = k{at}({a}, {b or a})")
+            unless(f"{here} is None", "return interpreted(env)")
+        else:
+            names[f"k{at}"] = steps[at][1]
+            lines.append(f" {here} = " + text.format(a=a, b=b, k=f"k{at}"))
+            if item.op in _WRAPPING and program.exact and isinstance(type_, Int):
+                names[f"w{at}"] = type_.wrap
+                unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
+            elif item.op in ("div", "mod"):
+                unless(f"{here} is None", "return interpreted(env)")
+    source = "\n".join(["def run(env):", " get = env.get", *lines, f" return v{len(places) - 1}"])
+    names["interpreted"] = interpreted
+    exec(source, names)  # made of the texts below and of numbers: nothing of the source that is checked
+    function: Callable[[Mapping[Term, Any]], Any] = names["run"]
+
+    def run(env: Mapping[Term, Any]) -> Any:
+        try:
+            return function(env)
+        except _FAULTS:
+            return _execute(steps, env)
+
+    return run
+
+
+_INLINE = {
+    "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "and": "{a} & {b}", "or": "{a} | {b}",
+    "xor": "{a} ^ {b}", "neg": "-{a}", "not": "~{a}", "cast": "{a}",
+    "div": "{a} // {b} if {a} >= 0 < {b} else {k}({a}, {b})", "mod": "{a} % {b} if {a} >= 0 < {b} else {k}({a}, {b})",
+    "min": "{a} if {a} <= {b} else {b}", "max": "{a} if {a} >= {b} else {b}",
+    "lt": "1 if {a} < {b} else 0", "le": "1 if {a} <= {b} else 0", "eq": "1 if {a} == {b} else 0",
+    "ne": "1 if {a} != {b} else 0", "lnot": "0 if {a} else 1",
+}  # fmt: skip
+"""Operations between integers as Python writes them."""
+_WRAPPING = frozenset({"add", "sub", "mul", "and", "or", "xor", "neg", "not", "cast"})
+_SPLIT = {
+    "select": "{here} = {b} if {a} else {c}",
+    "land": "{here} = 1 if {a} and {b} else 0",
+    "lor": "{here} = 1 if {a} or {b} else 0",
+}
 
 
 # --- the mathematical reading -------------------------------------------------------------------

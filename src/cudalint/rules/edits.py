@@ -6,6 +6,7 @@ Imported where a finding is made: a run without findings needs none of it.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
@@ -312,9 +313,15 @@ def host_name(launch: Launch, body: Body, size: Term) -> str | None:
     return None
 
 
+@lru_cache(maxsize=1)
+def body_of(fn: Function) -> Body:
+    """The body of the function that is being looked at; its launches come one after another."""
+    return Body(fn)
+
+
 def under_sizes(launch: Launch, sizes: Sequence[Term]) -> list[EditDraft] | None:
     """``if (n > 0) `` in front of a launch that is a statement of its own."""
-    body = Body(launch.event.fn)
+    body = body_of(launch.event.fn)
     names = [host_name(launch, body, x) for x in sizes]
     statement = body.statement(launch.event.node)
     if not names or None in names or not isinstance(statement, ir.ExprStmt) or statement.expr is not launch.event.node:

@@ -13,7 +13,6 @@ from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
-from cudalint.facts.expressions import from_poly
 from cudalint.rules import launches, support
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from cudalint.facts.events import Event, Loop
     from cudalint.facts.model import Kernel, Launch
-    from cudalint.facts.terms import Term
+    from cudalint.facts.terms import Poly, Term
     from cudalint.rules.support import Triple
 
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
@@ -179,8 +178,23 @@ def last_pass(loop: Loop, env: dict[Term, Any]) -> int | None:
     found = kernels.trips(loop)
     if found is None:
         return None
-    distance, step = (value(from_poly(p, None), env) for p in found)
-    return distance // step if isinstance(distance, int) and isinstance(step, int) and step > 0 else None
+    distance, step = (number(p, env) for p in found)
+    return distance // step if distance is not None and step is not None and step > 0 else None
+
+
+def number(p: Poly, env: dict[Term, Any]) -> int | None:
+    """The value of a polynomial; None where an atom has none."""
+    total = 0
+    for monomial, factor in p.items():
+        for item in monomial:
+            found = env.get(item)
+            if found is None:
+                found = value(item, env)
+            if not isinstance(found, int):
+                return None
+            factor *= found
+        total += factor
+    return total
 
 
 def _holds(term: Term, env: dict[Term, Any]) -> bool:
