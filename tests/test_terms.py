@@ -82,6 +82,23 @@ def test_evaluation_is_that_of_the_machine(term: t.Term, env: dict[t.Term, int])
         assert expected is None
 
 
+def result(term: t.Term, env: dict[t.Term, int]) -> int | None:
+    try:
+        return t.evaluate(term, env)  # type: ignore[no-any-return]
+    except t.Undefined:
+        return None
+
+
+@settings(max_examples=200)
+@given(terms(), values(), st.sets(st.sampled_from(ATOMS), max_size=2))
+def test_the_hundredth_evaluation_is_as_the_first(
+    term: t.Term, env: dict[t.Term, int], missing: set[t.Term]
+) -> None:  # also where an atom has no value, which a part that is not chosen may need
+    given = {a: v for a, v in env.items() if a not in missing}
+    assert {result(term, given) for _ in range(100)} == {result(term, given)}
+    assert {result(term, env) for _ in range(100)} == {machine(term, env)}
+
+
 @settings(max_examples=400)
 @given(terms(), values())
 def test_intervals_hold_every_value(term: t.Term, env: dict[t.Term, int]) -> None:
