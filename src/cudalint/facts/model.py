@@ -10,8 +10,8 @@ from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_o
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import stated
-from cudalint.facts.uniformity import Uniformity
-from cudalint.ir.nodes import Const
+from cudalint.facts.uniformity import Uniformity, expand
+from cudalint.ir.nodes import Const, Var
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,22 @@ class Kernel:
     def flow(self) -> Flow:
         if self._flow is None:
             self._flow = flows.walk(self.decl, dict(self.bindings))
+            self._tie_blocks(self._flow)
         return self._flow
+
+    def _tie_blocks(self, flow: Flow) -> None:
+        """An open template parameter that stands for the block in ``blockIdx.x * THREADS + threadIdx.x`` has the
+        block's size, where the source gives it none."""
+        opened = {x for x in flow.template.values() if isinstance(x.data.data, Var) and not x.data.data.usual}
+        if not opened:
+            return
+        for access in flow.accesses:
+            index = expand(access.scalar or {})
+            own = index.get((TID["x"],))
+            for monomial, factor in index.items():
+                rest = [x for x in monomial if x is not BID["x"]]
+                if own == factor and len(monomial) == 2 and len(rest) == 1 and rest[0] in opened:
+                    rest[0].data.data.usual = (self.known_block("x") or self.config.block_size,)
 
     @property
     def layout(self) -> Layout:
