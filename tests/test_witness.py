@@ -156,3 +156,39 @@ def test_an_exact_launch_drops_a_level(cudalint: Cudalint, write: Callable[..., 
     (finding,) = cudalint.json("--select", "CL301", "k.cu")
     assert finding["level"] == "warning"
     assert "multiple of the block" in finding["message"]
+
+
+OPEN_BLOCK = """
+#include <cstddef>
+template <int THREADS>
+__global__ void sums(float* y, const float* x, int n) {
+    __shared__ float tile[THREADS];
+    int i = blockIdx.x * THREADS + threadIdx.x;
+    if (i < n) {
+        tile[threadIdx.x] = x[i];
+        __syncthreads();
+        y[i] = tile[0];
+    }
+}
+__global__ void copy(char* y, const char* x, std::size_t n) {
+    std::size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i];
+}
+template <std::size_t N, std::size_t THREADS>
+struct Copier {
+    static constexpr std::size_t blocks = (N + THREADS - 1) / THREADS;
+    char *from, *to;
+    void run() { copy<<<blocks, THREADS>>>(to, from, N); }
+};
+"""
+
+
+def test_a_template_parameter_that_is_the_block_has_its_size(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("open.cu", OPEN_BLOCK)
+    found = {f["code"]: f["witness"] for f in cudalint.json("open.cu")}
+    assert found["CL302"]["sizes"]["THREADS"] == found["CL302"]["block"][0] == 256
+    assert found["CL302"]["sizes"]["n"] == 257
+    wrapped = found["CL102"]
+    assert wrapped["sizes"] == {"N": 2**32 + 1, "THREADS": 256}
+    assert wrapped["block"] == [256, 1, 1]
+    assert wrapped["grid"] == [2**24 + 1, 1, 1]

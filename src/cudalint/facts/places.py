@@ -114,6 +114,8 @@ class Places(State):
             return value
         if var.kind == "field" and isinstance(self.receiver, Record):
             return self.field(self.receiver, var.name)
+        if var.kind == "template" and var.name in self.flow.template:
+            return self.flow.template[var.name]  # a class's parameter, read in the initialiser of a member
         value = self.globals.get(var)
         if value is not None:
             return value
