@@ -192,3 +192,35 @@ def test_a_template_parameter_that_is_the_block_has_its_size(cudalint: Cudalint,
     assert wrapped["sizes"] == {"N": 2**32 + 1, "THREADS": 256}
     assert wrapped["block"] == [256, 1, 1]
     assert wrapped["grid"] == [2**24 + 1, 1, 1]
+
+
+OCCUPANCY = """
+__global__ void total(float* sum, const float* x, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) atomicAdd(sum, x[i]);
+}
+__global__ void pairs(float* y, const float* x) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i];
+    y[i + 64] = x[i + 64];
+}
+void run(float* sum, float* y, const float* x, int n) {
+    int sms, per_sm;
+    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, total, 256, 0);
+    int wanted = n / 256 + (n % 256 != 0);
+    total<<<sms * per_sm < wanted ? sms * per_sm : wanted, 256>>>(sum, x, n);
+    if (n > 0) pairs<<<(n + 127) / 128, 64>>>(y, x);
+}
+"""
+
+
+def test_an_occupancy_is_no_number_of_multiprocessors(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("occupancy.cu", OCCUPANCY)
+    (finding,) = cudalint.json("--select", "CL204", "occupancy.cu")
+    assert finding["witness"]["sizes"] == {"n": 0, "sms": 40, "per_sm": 4}
+
+
+def test_the_index_out_of_range_is_the_threads_own(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("occupancy.cu", OCCUPANCY)
+    (finding,) = cudalint.json("--select", "CL209", "occupancy.cu")
+    assert finding["witness"]["values"] == {"index": 1, "elements": 1}

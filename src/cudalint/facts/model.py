@@ -12,6 +12,7 @@ from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import stated
 from cudalint.facts.uniformity import Uniformity, expand
 from cudalint.ir.nodes import Const, Var
+from cudalint.ir.types import U64, Int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 Bindings = tuple[tuple[str, "Type | int"], ...]
 THREADS_MAX, GRID_X_MAX, GRID_YZ_MAX = 1024, (1 << 31) - 1, 65535
+SHARED_MAX = 227 * 1024
+"""Bytes of shared memory that a block can have with an opt-in on any device up to compute capability 12.x."""
 
 
 _LAUNCH_ATOMS = frozenset({"tid", "bid", "bdim", "gdim"})
@@ -224,6 +227,7 @@ class Launch:
         if self._conditions is None:
             self._conditions = list(conjuncts(self.event.guard))
             self._conditions.extend(stated(self, self.callers) if self.callers else ())
+            self._conditions.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
             for guard in chain(self.event.guard):
                 if guard.loop is not None:
                     # Where a loop's body runs at all, its test held on the first pass.
@@ -270,6 +274,19 @@ def _known(triple: tuple[Term, Term, Term] | None, axis: str) -> int | None:
         return None
     value = triple["xyz".index(axis)]
     return value.data if value.op == "const" and isinstance(value.data, int) else None
+
+
+def _fitting(shared: Term) -> Iterator[Term]:
+    """What a launch's dynamic shared memory says of its sizes: more bytes than any device has are refused."""
+    sizes = t.poly(shared)
+    if any(factor < 0 for factor in sizes.values()) or sizes.keys() == {()}:
+        return
+    yield t.compare("<=", t.convert(shared, U64), t.const(SHARED_MAX, U64))
+    for monomial, factor in sizes.items():
+        if len(monomial) == 1 and monomial[0].op == "atom" and isinstance(monomial[0].type, Int):
+            most = (SHARED_MAX - sizes.get((), 0)) // factor
+            if monomial[0].type.lo <= most <= monomial[0].type.hi:
+                yield t.compare("<=", monomial[0], t.const(most, monomial[0].type))
 
 
 def condition_ranges(conditions: list[Term]) -> dict[Term, Interval]:

@@ -11,7 +11,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
-from cudalint.ir.nodes import Var
+from cudalint.ir.nodes import Call, Var
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
     if info.kind not in ("device",):
         return None
     name = info.name.lower()
+    if isinstance(info.data, Call) and "PerMultiprocessor" in info.data.name:
+        return BLOCKS_PER_SM  # an occupancy query, whatever its result is put into
     if "multiprocessorcount" in name or "sm" in name.split(".")[-1]:
         return sm_count
     if "maxthreadsperblock" in name:
@@ -150,8 +152,9 @@ def holds(goal: Callable[[Assignment], bool] | Term, env: Assignment) -> bool:
 
 
 def allowed(condition: Term, env: Assignment) -> bool:
-    """Whether ``condition`` permits the assignment: true where it cannot be evaluated."""
+    """Whether ``condition`` permits the assignment: true where a value is missing that it asks for, false where it
+    has none for these (a division by zero comes before the launch)."""
     try:
         return bool(t.evaluate(condition, env))
     except t.Undefined:
-        return True
+        return not t.leaves(condition) <= env.keys()

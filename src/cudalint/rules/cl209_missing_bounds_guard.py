@@ -137,8 +137,8 @@ def _outside(
         size = access.obj.element.size if access.obj.element is not None else None
         limits = [_memory(access, p, memory.obj.bytes, size)] if size else []
     else:
-        several = len(shapes.axes(p)) > 1
-        sized = [_size(launch, axis, several=several) for axis in found]
+        alone = p if len(shapes.axes(p)) == 1 else None
+        sized = [_size(launch, axis, alone) for axis in found]
         sized += [_tile_size(launch, item, several=len(tiles.coordinates(p)) > 1) for item in folded]
         limits = [x for x in sized if x is not None]
     for limit in limits:
@@ -174,8 +174,8 @@ def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
     )  # fmt: skip
 
 
-def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
-    """The size that the grid is computed from, along one axis (of ``several`` that the address has)."""
+def _size(launch: Launch, axis: Axis, alone: Poly | None) -> _Limit | None:
+    """The size that the grid is computed from, along one axis; ``alone`` is the address where it has no other."""
     assert launch.grid is not None and launch.block is not None
     on_grid, at = "xyz".index(axis.grid), "xyz".index(axis.name)
     division = launches.division(launch.grid[on_grid])
@@ -188,12 +188,14 @@ def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
         by, each = int(t.evaluate(divisor, case.host)), case.number(share)
         if each < 1 or by % each or case.block[at] > each:
             raise t.Undefined  # the grid counts something else
+        if alone is not None and by > each:
+            return tiles.settled(case, alone).peak(alone)  # which of its elements a thread comes to here
         # Each block has `each` coordinates for `by` elements.
         return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
 
     def words(case: Case) -> str:
         n, top = int(t.evaluate(size, case.host)), element(case) + 1
-        if several:
+        if alone is None:
             there = f"there {'is' if n == 1 else 'are'} {digits(n)}"
             return f"the launch comes to {plural(top, 'element')} along {axis.name} where {there}"
         threads = case.grid[on_grid] * case.block[at]
@@ -201,7 +203,7 @@ def _size(launch: Launch, axis: Axis, *, several: bool) -> _Limit | None:
 
     return _Limit(
         lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor), words,
-        axis.name if several else "",
+        "" if alone is not None else axis.name,
     )  # fmt: skip
 
 
