@@ -136,6 +136,29 @@ void run(float *x, int w, int h) { fill<<<dim3((h + 15) / 16, (w + 15) / 16), di
     assert launch["broken"] == ["gridDim.x * blockDim.x >= w", "gridDim.y * blockDim.y >= h"]
 
 
+def test_loops_over_neighbours_ask_for_no_more_threads(cudalint, write):
+    text = """\
+__global__ void pairs(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    for (int j = i + 1; j < n; ++j) x[i] += x[j];
+}
+void run(float *x, int n) { pairs<<<(n + 255) / 256, 256>>>(x, n); }
+__global__ void smooth(float *y, const float *x, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, first = i - m / 2;
+    float sum = 0;
+    for (int k = 0; k < m; ++k)
+        if (first + k >= 0 && first + k < n) sum += x[first + k];
+    y[i] = sum;
+}
+void go(float *y, const float *x, int m) { smooth<<<4, 256>>>(y, x, 1024, m); }
+"""
+    pairs, smooth = contracts(cudalint, text, write)
+    assert "gridDim.x * blockDim.x >= n" in requires(pairs)
+    assert requires(smooth) == []
+    assert not any(launch["broken"] for each in (pairs, smooth) for launch in each["launches"])
+
+
 def test_a_template_is_told_once_where_its_instances_ask_for_the_same(cudalint, write):
     text = ONE.replace("__global__", "template <typename T>\n__global__").replace("float *x", "T *x") + (
         "void run(float *x, double *y, int n) {\n    one<<<n, 1>>>(x, n);\n    one<<<n, 2>>>(y, n);\n}\n"

@@ -65,8 +65,10 @@ def _cover(kernel: Kernel) -> Iterator[Requirement]:
     """Where each thread handles its own elements and no loop goes over the rest, the grid must come to all of them."""
     for axis in _AXES:
         for group in kernel.layout.groups(axis):
-            if axis != group[0].axes[0] or any(each.loop is not None for each in group):
+            own = [each for each in group if each.loop is None]
+            if axis != group[0].axes[0] or any(each.loop is not None and not _after(each, own) for each in group):
                 continue
+            group = own
             reached, sizes = _reached(group), _sizes(group)
             if reached is None or not sizes:
                 continue
@@ -81,7 +83,7 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
     """The sizes that the coordinates of one kind are tested against: of two a constant apart (a neighbour's test), the
     plain one; tests from below left out."""
     found: list[Poly] = []
-    ahead = [x for x in group if min([*x.share.values(), *x.pitch.values()], default=0) > 0]
+    ahead = [x for x in group if min([*x.share.values(), *x.pitch.values()], default=0) > 0 and not _walks(x)]
     for limit in (each.limit for each in ahead):
         if t.constant(limit) is not None:
             continue
@@ -91,6 +93,19 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
         elif abs(limit.get((), 0)) < abs(near[0].get((), 0)):
             found[found.index(near[0])] = limit
     return found
+
+
+def _after(item: Coordinate, own: list[Coordinate]) -> bool:
+    """Whether a loop goes over the elements after a thread's own one, one by one: `for (j = i + 1; j < n; ++j)` below
+    `if (i < n)`. It relieves no other thread of its element."""
+    assert item.loop is not None
+    one = any(i.step is not None and t.constant(t.poly(i.step)) == 1 for i in item.loop.inductions.values())
+    return one and any(t.constant(t.add(each.limit, item.limit, -1)) is not None for each in own)
+
+
+def _walks(item: Coordinate) -> bool:
+    """Whether a loop walks over neighbours, `first - radius + k < n`: that element has a thread of its own."""
+    return bool(item.counters) and (len(item.limit) > 1 or any(len(monomial) > 1 for monomial in item.limit))
 
 
 def _shown(p: Poly) -> str:
