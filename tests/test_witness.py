@@ -224,3 +224,24 @@ def test_the_index_out_of_range_is_the_threads_own(cudalint: Cudalint, write: Ca
     write("occupancy.cu", OCCUPANCY)
     (finding,) = cudalint.json("--select", "CL209", "occupancy.cu")
     assert finding["witness"]["values"] == {"index": 1, "elements": 1}
+
+
+ROWS = """
+__global__ void quads(float4* y, const float* x, int m, int k) {
+    int row = blockIdx.x * 128 + threadIdx.x / 2;
+    if (row >= m) return;
+    for (int i = 0; i < 8; i++) y[8 * row + i] = *reinterpret_cast<const float4*>(x + (8 * row + i) * k);
+}
+void run(float4* y, const float* x, int m, int k) {
+    if (m > 0) quads<<<m / 128 + (m % 128 != 0), 256>>>(y, x, m, k);
+}
+"""
+
+
+def test_the_misaligned_offset_is_the_first_that_a_thread_comes_to(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("rows.cu", ROWS)
+    (finding,) = cudalint.json("--select", "CL408", "rows.cu")
+    assert finding["witness"]["thread"] == {"block": [0, 0, 0], "thread": [0, 0, 0]}
+    assert finding["witness"]["values"] == {"offset": 257, "width": 4}

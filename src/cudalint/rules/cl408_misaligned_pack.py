@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Access
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
+    from cudalint.rules.trials import Visit
 
 CODES = ("CL408",)
 
@@ -48,14 +49,15 @@ def check(kernel: Kernel) -> Iterator[Draft]:
 
 
 def _culprits(address: Poly, width: int) -> frozenset[Term]:
-    """The runtime sizes that the terms which are no multiple of the width hang on; none where something else does."""
+    """The runtime sizes that multiply what need be no multiple of the width, the numbers of threads, blocks and passes
+    or what is computed from them alone; none where something else does."""
     found: set[Term] = set()
     for monomial, factor in address.items():
         if factor % width == 0:
             continue
-        if any(x.op != "atom" or x.data.kind not in _KINDS for x in monomial):
+        if any(leaf.data.kind not in _KINDS for x in monomial for leaf in t.leaves(x)):
             return frozenset()
-        sizes = {x for x in monomial if x.data.kind == "param"}
+        sizes = {x for x in monomial if x.op == "atom" and x.data.kind == "param"}
         # A thread's or a block's number alone, or a constant, is the kernel's own arithmetic and no size's.
         if not sizes:
             return frozenset()
@@ -67,25 +69,36 @@ def _draft(kernel: Kernel, access: Access, address: Poly) -> Draft | None:
     index, width = from_poly(address, I64), access.width
     guards = [g.term for g in chain(access.guard) if g.why != "assert"]
     for trial in islice(trials(kernel, [index, *guards, t.const(width)]), _TRIES):
-        for visit in visits(access, trial, [index]):
-            at = value(index, visit.env)
-            if not isinstance(at, int) or at < 0 or at % width == 0:
-                continue
-            exact = unreached(kernel, trial)
-            where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
-            return Draft(
-                "CL408", access.fn, access.fn.file, access.node.start, access.node.end,
-                f"`{support.text(access.fn, access.node)}` takes {width} elements at once from an offset that need not "
-                f"be a multiple of {width}: at {launches.told(trial.sizes)} {where} comes to offset {at}, a misaligned "
-                f"address{support.EXACT if exact else ''}",
-                f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
-                Witness(
-                    trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
-                    {"offset": at, "width": width},
-                ),
-                (*support.launched_at(kernel, 1), *support.calls(access)),
-                "note" if exact else None,
-            )  # fmt: skip
+        if _misaligned(visits(access, trial, [index]), index, width) is None:
+            continue
+        # A few threads tell that there is one; all of them, which is the first.
+        found = _misaligned(visits(access, trial, [index], every=True), index, width)
+        assert found is not None
+        visit, at = found
+        exact = unreached(kernel, trial)
+        where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
+        return Draft(
+            "CL408", access.fn, access.fn.file, access.node.start, access.node.end,
+            f"`{support.text(access.fn, access.node)}` takes {width} elements at once from an offset that need not "
+            f"be a multiple of {width}: at {launches.told(trial.sizes)} {where} comes to offset {at}, a misaligned "
+            f"address{support.EXACT if exact else ''}",
+            f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
+            Witness(
+                trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
+                {"offset": at, "width": width},
+            ),
+            (*support.launched_at(kernel, 1), *support.calls(access)),
+            "note" if exact else None,
+        )  # fmt: skip
+    return None
+
+
+def _misaligned(among: Iterator[Visit], index: Term, width: int) -> tuple[Visit, int] | None:
+    """The first to come to an offset that is no multiple of the width, with the offset."""
+    for visit in among:
+        at = value(index, visit.env)
+        if isinstance(at, int) and at >= 0 and at % width:
+            return visit, at
     return None
 
 

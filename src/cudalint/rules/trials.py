@@ -139,7 +139,7 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     """Threads that come to ``event`` in a trial: those at the ends of a block and beside the numbers that its
     conditions and ``terms`` name, on the first and the last pass of each loop around it.
 
-    With ``every`` all threads of the blocks are looked at, in the order of their ranks.
+    With ``every`` all threads of the blocks are looked at, in the order of their ranks, on the second pass too.
     A condition that only data decides keeps a thread away; one that all threads share and that has no value does not.
     """
     guards = [support.over_passes(g.term) for g in chain(event.guard)]
@@ -149,7 +149,7 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     for block in trial.blocks():
         for i, j, k in trial.threads() if every else product(*places):
             thread = i, j, k
-            for env in _passes(loops, trial.at(block, thread)):
+            for env in _passes(loops, trial.at(block, thread), (0, 1) if every else (0,)):
                 if all(_holds(x, env) for x in guards):
                     yield Visit(block, thread, env)
 
@@ -160,15 +160,16 @@ def _places(extent: int, known: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(v for v in (*ends, *beside) if 0 <= v < extent))[:_MOST_PLACES]
 
 
-def _passes(loops: list[Loop], env: dict[Term, Any]) -> Iterator[dict[Term, Any]]:
-    """The values of a thread with the first and the last pass of each loop; a loop whose passes cannot be counted
-    has its first."""
+def _passes(loops: list[Loop], env: dict[Term, Any], early: tuple[int, ...]) -> Iterator[dict[Term, Any]]:
+    """The values of a thread on the ``early`` passes and the last of each loop, as far as there are so many; a loop
+    whose passes cannot be counted has its first."""
     envs = [env]
     for loop in reversed(loops):  # the outermost first: what an inner one does may hang on it
         following = []
         for each in envs:
             last = last_pass(loop, each)
-            following += [{**each, loop.counter: k} for k in ((0,) if last is None else sorted({0, max(last, 0)}))]
+            end = max(last or 0, 0)
+            following += [{**each, loop.counter: k} for k in sorted({*(k for k in early if k <= end), end})]
         envs = following
     return iter(envs)
 
