@@ -446,10 +446,12 @@ class Calls(Expressions):
         return Call(a, b, type_, name, args, targs=targs)
 
     def exact(self, decl: FunctionDecl, args: list[Expr]) -> bool:
-        """Whether a project's overload of a built-in is nearer to the arguments than the built-in's own."""
+        """Whether a project's overload of a built-in is nearer to the arguments than the built-in's own: it takes the
+        first one as it is (the pointer of an atomic, a mask), and makes no object of a number."""
         return all(
             isinstance(param, Param) or decay(arg.type) is param or isinstance(arg.type, (Unknown, Param))
-            for param, arg in zip(signature(decl).params[:1], args, strict=False)
+            for number, (param, arg) in enumerate(zip(signature(decl).params, args, strict=False))
+            if number == 0 or isinstance(param, Struct)
         )
 
     def known(self, name: str) -> bool:
