@@ -128,8 +128,8 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
         if found is None or not (found.fast.is_global or found.slow.is_global):
             continue
         tested, _ = shapes.tested_axes(definition.guard, found.axes)
-        needed = {found.fast.name, found.slow.name} - _untestable(kernel, found)
-        if needed <= tested:
+        needed = {found.fast.name, found.slow.name}
+        if needed - _untestable(kernel, found) <= tested:
             continue
         using = [u for u in uses if u.plane.axes.keys() == found.axes.keys() and u.plane.row == found.row]
         using = [u for u in using if u.access.index is not None and definition.term in _parts(u.access.index)]
