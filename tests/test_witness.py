@@ -245,3 +245,23 @@ def test_the_misaligned_offset_is_the_first_that_a_thread_comes_to(
     (finding,) = cudalint.json("--select", "CL408", "rows.cu")
     assert finding["witness"]["thread"] == {"block": [0, 0, 0], "thread": [0, 0, 0]}
     assert finding["witness"]["values"] == {"offset": 257, "width": 4}
+
+
+HEADS = """
+__global__ void largest(float* out, const float* x, int rows) {
+    int row = blockIdx.x * 128 + threadIdx.x / 2;
+    if (row >= rows) return;
+    float v = x[blockIdx.y * rows + row];
+    out[blockIdx.y * rows + row] = fmaxf(v, __shfl_xor_sync(0xffffffff, v, 2, 4));
+}
+void run(float* out, const float* x, int batch, int heads, int rows) {
+    largest<<<dim3(rows / 128 + (rows % 128 != 0), batch * heads), 256>>>(out, x, rows);
+}
+"""
+
+
+def test_sizes_that_a_fault_does_not_need_are_one(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("heads.cu", HEADS)
+    (finding,) = cudalint.json("--select", "CL303", "heads.cu")
+    assert finding["witness"]["sizes"] == {"rows": 257, "batch": 1, "heads": 1}
+    assert finding["witness"]["grid"] == [3, 1, 1]

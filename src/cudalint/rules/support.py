@@ -10,6 +10,7 @@ from cudalint.contracts import block as needs
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
+from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX, THREADS_MAX
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
@@ -257,8 +258,9 @@ def assignments_at(
             grid, block = halves([int(t.evaluate(p, env)) for p in parts])
         except t.Undefined:
             return None
-        possible = min(*grid, *block) > 0 and block[0] * block[1] * block[2] <= 1024
-        return (grid, block) if possible else None
+        possible = min(*grid, *block) > 0 and block[0] * block[1] * block[2] <= THREADS_MAX
+        taken = grid[0] <= GRID_X_MAX and max(grid[1:]) <= GRID_YZ_MAX
+        return (grid, block) if possible and taken else None
 
     shape = [launch.known_block(a) or 0 for a in "xyz"]
     usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
@@ -331,10 +333,13 @@ def _assignments(
     over = tuple(
         min(threads + 1, x.data.hi) if len(c) > 3 and x.data.kind != "name" else c[0] for x, c in zip(sizes, choices)
     )
+    # What only the grid is made of need not be more than 1, unless it takes another block to show it.
+    spare = {x for p in parts[:3] for x in t.leaves(p)} - leaves - {x for p in parts[3:] for x in t.leaves(p)}
+    least = tuple(1 if x in spare and 1 in c else v for x, c, v in zip(sizes, choices, over))
     # A constant that nobody here can see is what such constants usually are, as long as that will do.
     likely = [c[:1] if x.data.kind == "name" else c for x, c in zip(sizes, choices)]
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
-    tries = dict.fromkeys([over, *islice(_diagonal(likely), most), *islice(_diagonal(choices), most)])
+    tries = dict.fromkeys([least, over, *islice(_diagonal(likely), most), *islice(_diagonal(choices), most)])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
