@@ -28,7 +28,7 @@ Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _NO_SIZES = _LAUNCH_KINDS | {"count", "loop", "argc"}
 _SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
-EXACT = "; no visible launch comes to it, but only as long as n is a multiple of the block and no block reaches past it"
+EXACT = "; no visible launch comes to it, but only as long as no block reaches past n, as with a multiple of the block"
 _NOTHING: Mapping[Term, int] = {}
 _INSTANCES = 3
 """Instances of a kernel that are looked at, where it is judged by itself."""
