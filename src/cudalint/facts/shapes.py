@@ -12,6 +12,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
+from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,6 +34,35 @@ def coefficient(p: Poly, item: Term) -> Poly:
             key = tuple(rest)
             result[key] = result.get(key, 0) + value
     return result
+
+
+def stepped(p: Poly, item: Term) -> Poly:
+    """What one more of ``item`` adds to ``p``, seen through quotients and masks that drop none of it: 8 for
+    ``(32 * item + x) / 4``. Empty where it adds nothing, or nothing that can be told."""
+    result = coefficient(p, item)
+    for monomial, value in p.items():
+        for k, atom in enumerate(monomial):
+            inner, unit, by = _rounded(atom)
+            step = stepped(t.poly(inner), item) if unit else {}
+            if step and all(c % unit == 0 for c in step.values()):
+                rest = {(*monomial[:k], *monomial[k + 1 :]): value}
+                result = t.add(result, t.multiply({m: c // by for m, c in step.items()}, rest) or {})
+    return result
+
+
+def _rounded(atom: Term) -> tuple[Term, int, int]:
+    """A value that is rounded down to a multiple of a constant, the constant, and what it is divided by then; the
+    constant is 0 where an atom is no such thing."""
+    by = atom.args[1].data if len(atom.args) == 2 and atom.args[1].op == "const" else 0
+    if not isinstance(atom.type, Int):
+        return atom, 0, 1
+    if atom.op == "div" and by > 0:
+        return atom.args[0], by, by
+    if atom.op == "and":
+        low = by & -by  # `x & 0xffffffe0`
+        if by % (1 << atom.type.bits) == (1 << atom.type.bits) - low:
+            return atom.args[0], low, 1
+    return atom, 0, 1
 
 
 def without(p: Poly, items: Iterable[Term]) -> Poly:

@@ -345,7 +345,7 @@ def _addresses(launch: Launch, axis: str) -> bool:
     found = False
     for access in stores:
         p = expand(access.scalar or {})
-        if not shapes.coefficient(p, BID[axis]):
+        if not shapes.stepped(p, BID[axis]):
             continue
         if any(shapes.mentions(p, GDIM[a]) for a in kernels.AXES):
             return False
