@@ -9,6 +9,7 @@ import base64
 import contextlib
 import ctypes
 import json
+import os
 import sys
 import time
 import zlib
@@ -18,10 +19,12 @@ GUARD = 1 << 16  # bytes before and after each buffer
 DENSE, PAGE = 1 << 24, 1 << 20  # larger buffers are shown in pages, of which those that tell are kept
 ROOM = 1 << 18  # events kept
 COUNTED = 1 << 22  # arrivals shown for all blocks
+HELD = 1 << 30  # bytes of GPU memory kept from one experiment for the next
 SHADOW = 1 << 31  # bytes to note accesses to shared memory in
 OPTIONS = ("-std=c++17", "--device-int128", "-w")
-NEVER = (1 << 64) - 1
+MASK = (1 << 64) - 1
 KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
+RACES = (30, 31, 33, 34, 35, 36)
 HOW = "pip install cupy-cuda13x (or cupy-cuda12x, as the driver's CUDA version is)"
 
 
@@ -77,7 +80,7 @@ def device(cupy: Any) -> dict[str, Any]:
 
 def hashed(xp: Any, seed: int, index: Any) -> Any:
     """A 64-bit hash of (seed, index): the same on every backend."""
-    x = index.astype(xp.uint64) + xp.uint64((seed + 1) & NEVER)
+    x = index.astype(xp.uint64) + xp.uint64((seed + 1) & MASK)
     x = x * xp.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> xp.uint64(shift))) * xp.uint64(factor)
@@ -146,16 +149,16 @@ def fill(cupy: Any, target: Any, spec: dict[str, Any], other: bool) -> None:
 class Memory:
     """The buffers of an experiment on the GPU, each between two guard zones."""
 
-    def __init__(self, cupy: Any, specs: dict[str, Any]) -> None:
-        self.cupy, self.specs = cupy, specs
-        self.whole = {n: cupy.empty(bytes_of(s) + 2 * GUARD, "u1") for n, s in specs.items()}
-        self.inside = {n: w[GUARD : GUARD + bytes_of(specs[n])] for n, w in self.whole.items()}
+    def __init__(self, cupy: Any, specs: dict[str, Any], guard: int) -> None:
+        self.cupy, self.specs, self.guard = cupy, specs, guard
+        self.whole = {n: cupy.empty(bytes_of(s) + 2 * guard, "u1") for n, s in specs.items()}
+        self.inside = {n: w[guard : guard + bytes_of(specs[n])] for n, w in self.whole.items()}
 
     def fill(self, other: bool) -> None:
         for name, spec in self.specs.items():
             guard = 0x5A if other else 0x3C
-            self.whole[name][:GUARD] = guard
-            self.whole[name][GUARD + bytes_of(spec) :] = guard
+            self.whole[name][: self.guard] = guard
+            self.whole[name][self.guard + bytes_of(spec) :] = guard
             fill(self.cupy, self.inside[name], spec, other)
 
     def address(self, name: str) -> int:
@@ -167,7 +170,7 @@ class Memory:
         for name, spec in self.specs.items():
             guard = 0x5A if other else 0x3C
             whole, size, width = self.whole[name], bytes_of(spec), spec["width"]
-            for zone, start in ((whole[GUARD + size :], size), (whole[:GUARD], -GUARD)):
+            for zone, start in ((whole[self.guard + size :], size), (whole[: self.guard], -self.guard)):
                 changed = self.cupy.flatnonzero(zone != guard)
                 if len(changed):
                     found.append((name, (start + int(changed[0 if start > 0 else -1])) // width))
@@ -195,8 +198,6 @@ class Refused(Exception):
 
 def compiled(cupy: Any, source: str, name: str, more: tuple[str, ...] = ()) -> Any:
     """The module of a source; CompileException has NVRTC's words."""
-    import os
-
     include = os.path.join(next(iter(cupy.__path__)), "_core", "include", "cupy", "_cccl")
     places = tuple(f"-I{os.path.join(include, x)}" for x in ("cub", "libcudacxx", "thrust"))
     own = tuple(f"-I{x}" for x in ("/usr/local/cuda/include", "/usr/local/cuda/include/cccl") if os.path.isdir(x))
@@ -279,21 +280,23 @@ class Watched:
         self.cupy, self.experiment, self.memory = cupy, experiment, memory
         names = list(memory.specs)
         self.first, self.second = {}, {}
+        self.threads = threads = threads_of(how)
+        number_of = np.int32 if threads < 1 << 31 else np.int64
         spans = np.zeros((max(1, len(names)), 8), np.uint64)
         self.met: dict[str, Any] = {}
         for i, name in enumerate(names):
             spec = memory.specs[name]
             granules = -(-bytes_of(spec) // spec["granule"])
             if spec["written"]:
-                self.first[name] = cupy.full(granules, NEVER, np.uint64)
-                self.second[name] = cupy.full(granules, -1, np.int64)
+                # All bits set: none, and the highest number where it has no sign.
+                self.first[name], self.second[name] = (cupy.full(granules, -1, number_of) for _ in range(2))
             tables = [self.first[name].data.ptr, self.second[name].data.ptr] if spec["written"] else [0, 0]
             if experiment.get("races") and bytes_of(spec) <= DENSE:
-                self.met[name] = cupy.zeros(bytes_of(spec) // 4 * 3 + 3, np.uint64)
+                self.met[name] = cupy.zeros(bytes_of(spec) // 4 * 4 + 4, np.uint64)
             shadow = self.met[name].data.ptr if name in self.met else 0
-            spans[i] = [memory.address(name), bytes_of(spec), spec["width"], spec["granule"], GUARD, *tables, shadow]
+            sizes = [bytes_of(spec), spec["width"], spec["granule"], memory.guard]
+            spans[i] = [memory.address(name), *sizes, *tables, shadow]
         number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
-        self.threads = threads = threads_of(how)
         slots = experiment["slots"]
         # On the host's side, so that what was told outlives a fault.
         self.pinned = cupy.cuda.alloc_pinned_memory(ROOM * 32)
@@ -306,10 +309,11 @@ class Watched:
             cupy.asarray(spans),
             cupy.asarray(np.array([number[x] for x in experiment["sites"]] or [-1], np.int32)),
             cupy.zeros(1 << 16, np.uint8),
+            cupy.zeros(max(1, experiment["arrays"]) * 2, np.uint64),
         ]
         each = max(1, threads_of({"grid": [1, 1, 1], "block": how["block"]}))
         self.words = (module.get_function(experiment["kernel"]).shared_size_bytes + how["shared"] + 2048) // 4
-        size = threads // each * self.words * 3
+        size = threads // each * self.words * 4
         free = cupy.cuda.runtime.memGetInfo()[0]
         self.shadowed = bool(experiment["shared"]) and size * 8 < min(SHADOW, free // 4)
         self.passed = cupy.zeros(threads * 2 if experiment["slots"] or self.shadowed or self.met else 2, np.uint32)
@@ -317,9 +321,9 @@ class Watched:
         parts = [
             self.kept[0].data.ptr, self.kept[1].data.ptr, self.events.ctypes.data, self.logged.data.ptr,
             self.arrivals.data.ptr, self.gone.data.ptr, self.kept[2].data.ptr, self.passed.data.ptr,
-            self.shadow.data.ptr if self.shadowed else 0,
+            self.shadow.data.ptr if self.shadowed else 0, self.kept[3].data.ptr,
         ]  # fmt: skip
-        table = np.array([*parts, threads, ROOM, len(names), self.words], np.int64)
+        table = np.array([*parts, threads, ROOM, len(names), self.words, number_of is np.int32], np.int64)
         place = module.get_global("cudalint_watch")
         cupy.ndarray((len(table),), np.int64, place)[:] = cupy.asarray(table)
 
@@ -359,16 +363,16 @@ def threads_of(how: dict[str, Any]) -> int:
 def needed(experiment: dict[str, Any], how: dict[str, Any]) -> int:
     """Bytes of GPU memory that a run takes."""
     total = ROOM * 32 + (1 << 28)
+    threads = threads_of(how)
     for spec in experiment["buffers"].values():
         size = bytes_of(spec)
         total += size + 2 * GUARD + min(size, DENSE)
         if spec["written"]:
-            total += size // spec["granule"] * 17
-    threads = threads_of(how)
+            total += size // spec["granule"] * (8 if threads < 1 << 31 else 16)
     return total + threads * (4 * int(experiment["slots"]) + 8 * bool(experiment["slots"]) + int(experiment["lanes"]))
 
 
-def telling(cupy: Any, first: Any, second: Any, each: int) -> set[int]:
+def telling(first: Any, second: Any, each: int) -> set[int]:
     """The pages of a large buffer (``each`` granules a page) that tell: the ends, where it begins or ceases to be
     written, where several threads wrote."""
     import numpy as np
@@ -382,8 +386,8 @@ def telling(cupy: Any, first: Any, second: Any, each: int) -> set[int]:
             if size:
                 part = a[k * each : (k + size) * each].reshape(size, -1)
                 other = b[k * each : (k + size) * each].reshape(size, -1)
-                share[start + k : start + k + size] = (part != cupy.uint64(NEVER)).mean(axis=1).get()
-                both = (other >= 0) & (other.view(np.uint64) != part)
+                share[start + k : start + k + size] = (part >= 0).mean(axis=1).get()
+                both = (other >= 0) & (other != part)
                 several[start + k : start + k + size] = both.any(axis=1).get()
     found = {0, 1, pages - 2, pages - 1}
     partial = np.flatnonzero((share > 0) & (share < 1))
@@ -409,7 +413,7 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
     legal = legal and min(block) > 0 and block[0] * block[1] * block[2] <= 1024
     if need > free * 0.95 and legal:
         return {**seen, "end": "inconclusive", "reason": f"needs {need} bytes of GPU memory, {free} are free"}, {}, {}
-    memory = Memory(cupy, experiment["buffers"])
+    memory = Memory(cupy, experiment["buffers"], experiment.get("guard", GUARD))
     each = max(1, block[0] * block[1] * block[2])
     source, watched = experiment["source"], experiment.get("watched")
     try:
@@ -458,15 +462,15 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
         for name in table.first:
             size = bytes_of(memory.specs[name])
             if size <= DENSE:
-                arrays[f"first {name}"] = table.first[name].get().view(np.int64)
-                arrays[f"second {name}"] = table.second[name].get()
+                arrays[f"first {name}"] = table.first[name].get().astype(np.int64)
+                arrays[f"second {name}"] = table.second[name].get().astype(np.int64)
                 continue
             per = PAGE // memory.specs[name]["granule"]
-            chosen[name] = telling(cupy, table.first[name], table.second[name], per)
+            chosen[name] = telling(table.first[name], table.second[name], per)
             for page in (pages or chosen).get(name, chosen[name]):
                 part = slice(page * per, (page + 1) * per)
-                arrays[f"first {name} {page}"] = table.first[name][part].get().view(np.int64)
-                arrays[f"second {name} {page}"] = table.second[name][part].get()
+                arrays[f"first {name} {page}"] = table.first[name][part].get().astype(np.int64)
+                arrays[f"second {name} {page}"] = table.second[name][part].get().astype(np.int64)
     runs = []
     untouched: dict[str, Any] = {}
     for other in (False, True) if any(small(s) for s in memory.specs.values()) else (False,):
@@ -602,7 +606,7 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
             say("outside-shared", f"{who}: {KINDS[kind]} at byte {at} of a shared array of {value} bytes")
         elif kind == 10 and (value & 1) == (value >> 1 & 1):
             say("absent-lane", f"{who} meets lane {at}, which {'has exited' if value & 2 else 'its mask lacks'}")
-        elif kind in (30, 31):
+        elif kind in RACES:
             say("race", f"{who} and thread {value} of the block meet at byte {at}")
         elif kind == 50:
             say("misaligned", f"{who} accesses {value} bytes at byte {at}")
@@ -660,7 +664,9 @@ def run_script(experiment: dict[str, Any]) -> int:
         print(f"cannot run: {fault}", file=sys.stderr)
         return 2
     if "--plain" in sys.argv[1:]:
-        experiment = {**experiment, "watched": None}
+        # For a tool that looks on: it knows the ends of what the driver gave, not those of parts of it.
+        experiment = {**experiment, "watched": None, "guard": 0}
+        cupy.cuda.set_allocator(None)
     found = experiment_run(cupy, experiment, experiment.get("seconds", 10.0))
     seen = found[0][0]
     about = device(cupy) if not any(s.get("poisoned") for s, _ in found) else {}
@@ -690,8 +696,9 @@ def serve() -> int:
     """Experiments on stdin, a line of JSON each; what they show goes to files, a line of JSON each to stdout."""
     import numpy as np
 
-    answers = sys.stdout
-    sys.stdout = sys.stderr
+    # A kernel that prints writes to the process's first output.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
     try:
         cupy = load()
         print(json.dumps({"ready": device(cupy)}), file=answers, flush=True)
@@ -709,6 +716,8 @@ def serve() -> int:
         flat = {f"{number} {key}": value for number, (_, arrays) in enumerate(found) for key, value in arrays.items()}
         with open(request["file"], "wb") as file:
             np.savez(file, **flat)
+        if cupy.get_default_memory_pool().total_bytes() > HELD:
+            cupy.get_default_memory_pool().free_all_blocks()
         print(json.dumps({"seen": [seen for seen, _ in found]}), file=answers, flush=True)
         if any(seen.get("poisoned") for seen, _ in found):
             return 1

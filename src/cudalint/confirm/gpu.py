@@ -63,7 +63,8 @@ _DENSE, _PAGE = 1 << 24, 1 << 20
 _WRAPS = {20: "signed", 21: "unsigned", 22: "convert"}
 _KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
 _SHARED = frozenset({"races", "uninitialised"})
-_RACES = {30: "write-read", 31: "read-write"}
+_RACES = {30: "write-read", 31: "read-write", 33: "atomic-read", 34: "atomic-write", 35: "read-atomic",
+          36: "write-atomic"}  # fmt: skip
 
 
 class Experiment:
@@ -90,6 +91,7 @@ class Experiment:
             "sites": [self._buffer_of(s.objects) for s in self.watch.sites],
             "lines": [s.file.span(s.node.start, s.node.end).line for s in self.watch.sites],
             "slots": self.watch.slots,
+            "arrays": self.watch.arrays,
             "barriers": [
                 [s.slot, s.file.span(s.node.start, s.node.end).line]
                 for s in self.watch.sites if s.slot >= 0 and s.what == "block"
@@ -276,6 +278,13 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
     result.unseen |= {field for field in watch.blind if not getattr(result, field, None)}
     blind = "shared" in watch.blind or not (seen.get("shadowed") or not experiment.data["shared"])
     result.unseen |= {field for field in _SHARED if not getattr(result, field) and (blind or maybe)}
+    if "shared" in watch.blind:
+        # What seems never to have been written may have been written where nobody looked.
+        result.uninitialised = []
+        result.unseen.add("uninitialised")
+    if seen.get("lost"):
+        # Other accesses told so much that not all could be kept.
+        result.unseen |= {f for f in ("outside", "absent", "wraps", "misaligned", *_SHARED) if not getattr(result, f)}
     if result.end == "done" or seen.get("stuck"):
         result.arrivals = [
             Arrivals(Site(s.node, s.file), s.what, arrays["arrivals"][s.slot], arrays["blocks"])

@@ -79,14 +79,14 @@ _TOOLS = {"outside": "memcheck", "outside-shared": "memcheck", "divergent-barrie
 def made(
     title: str, evidence: Evidence, bench: Bench, plan: Plan, outcomes: Iterable[Outcome]
 ) -> tuple[str | None, str]:
-    """The script of the run that shows the fault, or else of the first one, with the symptom it looks for; None and
-    why where there is nothing to run."""
+    """The script of the run that the evidence is about, or else of the first one, with the symptom it looks for; None
+    and why where there is nothing to run."""
     from cudalint.confirm.gpu import Experiment
+    from cudalint.confirm.runner import shown
     from cudalint.sim.values import Unsupported
 
-    ran = [o for o in outcomes if o.setups]
-    failing = [o for o in outcomes if o.fault is not None]
-    chosen = next(iter([*failing, *ran]), None)
+    outcomes = tuple(outcomes)
+    chosen = shown(bench, plan, outcomes) or next((o for o in outcomes if o.setups), None)
     if chosen is None or not chosen.setups:
         return None, "nothing of it runs on a GPU"
     try:
@@ -179,10 +179,12 @@ def sanitize(text: str, symptom: str) -> str:
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         except subprocess.TimeoutExpired:
             return f"compute-sanitizer {tool}: no end within 120 s"
-    said = [x.removeprefix("========= ").strip() for x in done.stdout.splitlines() if x.startswith("=========")]
-    errors = [x for x in said if x and not x.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY"))]
+    said = [x.removeprefix("=========").strip() for x in done.stdout.splitlines() if x.startswith("=========")]
     summary = next((x for x in said if "SUMMARY" in x), "no summary")
-    return f"compute-sanitizer {tool}: {summary}" + (f"; {errors[0]}" if errors and " 0 " not in summary else "")
+    if " 0 " in summary:
+        return f"compute-sanitizer {tool} saw nothing"
+    errors = [x for x in said if x and not x.startswith("COMPUTE-SANITIZER") and "SUMMARY" not in x]
+    return f"compute-sanitizer {tool}: {'; '.join([summary, *errors[:3]])}"
 
 
 def file_name(code: str, kernel: str, line: int) -> str:

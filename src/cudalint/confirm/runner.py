@@ -260,7 +260,7 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
     failing one), not reproduced, or why neither."""
     cases = tuple(_case(o) for o in outcomes)
     foreseen = _foreseen(bench, plan, outcomes)
-    failing = foreseen if foreseen is not None else next((o for o in outcomes if o.fault is not None), None)
+    failing = shown(bench, plan, outcomes)
     prediction = _prediction(bench, plan, outcomes, foreseen)
     if failing is not None and failing.fault is not None:
         fault = failing.fault
@@ -284,6 +284,11 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
     if bench.witness is not None and any(getattr(s, "watched", False) and s.absent for o in outcomes for s in o.seen):
         forgiven = "the lanes that are named had exited by then, and this GPU waits for none of them"
     return Evidence("simulated", "not-reproduced", forgiven, prediction=prediction, cases=cases)
+
+
+def shown(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Outcome | None:
+    """The run that a confirmed verdict is about: the one that was foreseen, else the smallest failing one."""
+    return _foreseen(bench, plan, outcomes) or next((o for o in outcomes if o.fault is not None), None)
 
 
 def _case(outcome: Outcome) -> Case:
@@ -553,4 +558,4 @@ def _said(said: list[tuple[Any, Draft]], kernel: Kernel, launch: VisibleLaunch |
     return None
 
 
-__all__ = ["Limits", "Outcome", "Proof", "confirm", "proofs", "prove", "subjects", "trial_of"]
+__all__ = ["Limits", "Outcome", "Proof", "confirm", "proofs", "prove", "shown", "subjects", "trial_of"]

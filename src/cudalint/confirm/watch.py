@@ -50,11 +50,18 @@ class Watch:
     def __init__(self, kernel: Kernel) -> None:
         self.sites: list[Site] = []
         self.slots = 0
+        self.arrays = 0
+        """How many shared arrays of the kernel tell where they are, for its device functions to know them by."""
         self.blind: set[str] = set()
         self._marks: dict[int, tuple[SourceFile, list[tuple[int, int, int, int, str]]]] = {}
         flow = kernel.flow
         self._kernel = kernel.function
         self._members = {id(n.base): n for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.Member)}
+        self._homes = {
+            _place(n.var): (f, n)
+            for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.VarDecl) and n.var.kind == "shared"
+        }  # fmt: skip
+        self._told: dict[tuple[str, int], int] = {}
         accesses: dict[tuple[int, int, int], list[Access]] = {}
         for access in flow.accesses:
             if access.obj.kind in ("global", "shared", "unknown"):
@@ -138,21 +145,42 @@ class Watch:
         if not place and not pointer:
             self.blind.add(field)
             return
-        if mode == "atomic" and kinds == {"shared"}:
-            self.blind.add("shared")  # what an atomic meets is not told
-        site = self._site(node, file, "access", objects=objects)
-        call = f"{site}, {_KINDS[mode]}"
-        if kinds == {"shared"}:
-            base = next(iter(objects)).var
-            if len(objects) > 1 or base is None or first.fn.decl is not self._kernel.decl:
-                self.blind.add("shared")
+        call = f"{len(self.sites)}, {_KINDS[mode]}"
+        if "shared" in kinds:
+            array = self._array(first.fn, objects)
+            if array is None:
+                self.blind |= {"shared", "outside"}
                 return
-            size = "cudalint_dynamic()" if base.extern else f"sizeof({base.name})"
-            call = f"{call}, (const void *)&{base.name}, {size}"
+            call = f"{call}, {array}"
+        self._site(node, file, "access", objects=objects)
         if place:
             self._around(file, node.start, node.end, f"(*cudalint_at({call}, &(", ")))", 1)
         else:
             self._around(file, node.start, node.end, f"cudalint_at({call}, ", ")", 1)
+
+    def _array(self, function: ir.Function, objects: frozenset[Obj]) -> str | None:
+        """Where the one shared array is that an access in a function is to, and its bytes; None where it cannot be
+        told."""
+        places = {None if o.var is None else _place(o.var) for o in objects}
+        var = next(iter(objects)).var
+        if len(places) > 1 or var is None:
+            return None
+        place = _place(var)
+        home, declared = self._homes.get(place, (self._kernel, None))
+        here = f"(const void *)&{var.name}, {'cudalint_dynamic()' if var.extern else f'sizeof({var.name})'}"
+        if function.decl is home.decl and function.decl is not None:
+            return here
+        if home is not self._kernel:
+            return None
+        if place not in self._told:
+            # A device function knows it as a pointer, if at all: the kernel tells where it is.
+            body = self._kernel.body
+            at = body.start + 1 if declared is None else home.file.text.index(b";", declared.end - 1) + 1
+            self._put(home.file, at, at, f" cudalint_declare({self.arrays}, {here}); ")
+            self._told[place] = self.arrays
+            self.arrays += 1
+        known = f"cudalint_watch.arrays[{self._told[place]}]"
+        return f"(const void *){known}.base, {known}.bytes"
 
     # --- arrivals -----------------------------------------------------------------------------
 
@@ -210,6 +238,8 @@ class Watch:
                     self._stored(function, node.init, node.var.type)
                 elif kind is ir.Cast:
                     self._stored(function, node.operand, node.type)
+                elif kind is ir.Return and node.value is not None:
+                    self._stored(function, node.value, function.returns)
             stack.extend((child, constant) for child in children(node))
 
     def _operation(self, function: ir.Function, node: ir.Binary) -> None:
@@ -238,11 +268,11 @@ class Watch:
         self._around(function.file, node.start, node.end, "", ")")
 
     def _stored(self, function: ir.Function, value: ir.Expr, to: Any) -> None:
-        """A value that is put into a narrower integer."""
+        """A value that is put into an integer that does not hold all of its type."""
         have = value.type
         if not isinstance(to, Int) or not isinstance(have, Int) or to is BOOL or have.bits < 32 or _literal(value):
             return
-        if have.bits < to.bits or (have.bits == to.bits and have.signed == to.signed):
+        if to.lo <= have.lo and have.hi <= to.hi:
             return
         if isinstance(value, (ir.Construct, ir.Comma)):
             return
@@ -272,6 +302,11 @@ def _functions(kernel: Kernel) -> Iterator[ir.Function]:
         if key not in seen and function.decl is not None:
             seen.add(key)
             yield function
+
+
+def _place(var: ir.Var) -> tuple[str, int]:
+    """What tells a shared array from others, in whichever instance of its function."""
+    return var.name, var.start
 
 
 def _in_memory(node: ir.Expr) -> bool:
@@ -318,10 +353,10 @@ def _operator(text: bytes, start: int, end: int, op: str) -> int | None:
 DEVICE = r"""
 struct cudalint_span {
     unsigned long long base, bytes, element, granule, guard;
-    unsigned long long *first;  // the lowest thread that wrote a granule
-    long long *second;          // the highest one that wrote it by a plain store
-    unsigned long long *shadow; // of each word: who wrote it last, and two who read it
+    void *first, *second;       // the lowest thread that wrote a granule, the highest that did by a plain store
+    unsigned long long *shadow; // of each word: who wrote it last, two who read it, who updated it last by an atomic
 };
+struct cudalint_array { unsigned long long base, bytes; };
 struct cudalint_event { int kind, site; long long thread, at, value; };
 struct cudalint_table {
     cudalint_span *spans;
@@ -331,8 +366,9 @@ struct cudalint_table {
     unsigned char *gone;
     char *scratch;
     unsigned *passed;            // of each thread: barriers of the block, syncs of the warp
-    unsigned long long *shadow;  // of each word of shared memory: who wrote it last, and two who read it
-    long long threads, room, count, words;
+    unsigned long long *shadow;  // of each word of shared memory, as in a span
+    cudalint_array *arrays;      // shared arrays that are known by a number
+    long long threads, room, count, words, narrow;  // narrow: 32 bits hold the number of a thread
 };
 __device__ cudalint_table cudalint_watch;
 
@@ -354,7 +390,8 @@ __device__ __noinline__ void cudalint_log(int kind, int site, long long at, long
 __device__ __forceinline__ long long cudalint_floor(long long a, long long b) { return a / b - (a % b < 0); }
 
 // Who meets whom at a word between two barriers of a block: kind 30 a read after a write, 31 a write after a read,
-// 32 two writes (of one value, maybe), 40 a read of shared memory that nothing has written.
+// 32 two writes (of one value, maybe), 33 a read and 34 a write after an atomic, 35 and 36 the other way about,
+// 40 a read of shared memory that nothing has written.
 __device__ __forceinline__ void cudalint_pass(int which) { ++cudalint_watch.passed[cudalint_me() * 2 + which]; }
 __device__ __forceinline__ unsigned long long cudalint_stamp(long long block) {
     const unsigned *passed = cudalint_watch.passed + cudalint_me() * 2;
@@ -366,24 +403,42 @@ __device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned
     bool one_warp = ((a & 2047) - 1) / 32 == ((b & 2047) - 1) / 32;
     return !one_warp || (a >> 11 & 2047) == (b >> 11 & 2047);
 }
+__device__ void cudalint_meet(int kind, int site, long long off, unsigned long long other, unsigned long long mine) {
+    if (cudalint_conflict(other, mine)) cudalint_log(kind, site, off, (other & 2047) - 1);
+}
+// Each says first that it is here and looks for others then: of two, one at least sees the other.
 __device__ void cudalint_word(
     int site, int kind, unsigned long long *cell, unsigned long long mine, long long off, bool whole, bool set
 ) {
-    if (kind == 2) atomicCAS(cell, 0ull, ~0ull);
+    if (kind == 2) {
+        atomicExch(cell + 3, mine);
+        cudalint_meet(36, site, off, atomicCAS(cell, 0ull, ~0ull), mine);
+        for (int i = 1; i < 3; ++i) cudalint_meet(35, site, off, atomicOr(cell + i, 0ull), mine);
+    }
     if (kind == 0 || kind == 3) {
-        unsigned long long other = atomicOr(cell, 0ull);
-        if (!other && !set) cudalint_log(40, site, off, 0);
-        else if (whole && cudalint_conflict(other, mine)) cudalint_log(30, site, off, (other & 2047) - 1);
-        other = atomicExch(cell + 1, mine);
+        unsigned long long other = atomicExch(cell + 1, mine);
         if (cudalint_conflict(other, mine)) atomicExch(cell + 2, other);
+        other = atomicOr(cell, 0ull);
+        if (!other && !set) cudalint_log(40, site, off, 0);
+        if (whole) cudalint_meet(30, site, off, other, mine);
+        if (whole) cudalint_meet(33, site, off, atomicOr(cell + 3, 0ull), mine);
     }
     if (kind == 1 || kind == 3) {
         unsigned long long other = atomicExch(cell, mine);
-        if (whole && cudalint_conflict(other, mine)) cudalint_log(32, site, off, (other & 2047) - 1);
-        for (int i = 1; whole && i < 3; ++i) {
-            other = atomicOr(cell + i, 0ull);
-            if (cudalint_conflict(other, mine)) cudalint_log(31, site, off, (other & 2047) - 1);
-        }
+        if (!whole) return;
+        cudalint_meet(32, site, off, other, mine);
+        for (int i = 1; i < 3; ++i) cudalint_meet(31, site, off, atomicOr(cell + i, 0ull), mine);
+        cudalint_meet(34, site, off, atomicOr(cell + 3, 0ull), mine);
+    }
+}
+__device__ void cudalint_wrote(const cudalint_span &s, unsigned long long g, bool atomic) {
+    long long me = cudalint_me();
+    if (cudalint_watch.narrow) {
+        atomicMin((unsigned *)s.first + g, (unsigned)me);
+        if (!atomic) atomicMax((int *)s.second + g, (int)me);
+    } else {
+        atomicMin((unsigned long long *)s.first + g, (unsigned long long)me);
+        if (!atomic) atomicMax((long long *)s.second + g, me);
     }
 }
 
@@ -397,7 +452,11 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
             number = i;
     if (number < 0) return p;
     cudalint_span &s = w.spans[number];
-    long long off = (long long)(a - s.base);
+    long long off = (long long)(a - s.base), end = off + sizeof(T);
+    if (kind != 0 && s.first && end > 0 && off < (long long)s.bytes && a % alignof(T) == 0) {
+        unsigned long long low = off < 0 ? 0 : off, high = end > (long long)s.bytes ? s.bytes : end;
+        for (unsigned long long g = low / s.granule; g <= (high - 1) / s.granule; ++g) cudalint_wrote(s, g, kind == 2);
+    }
     if (off < 0 || off + sizeof(T) > s.bytes) {
         const long long far = 1ll << 30;
         long long at = cudalint_floor(off, s.element);
@@ -414,14 +473,7 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     if (s.shadow) {
         long long block = cudalint_me() / cudalint_each();
         for (long long word = off / 4; word <= (off + (long long)sizeof(T) - 1) / 4; ++word)
-            cudalint_word(site, kind, s.shadow + word * 3, cudalint_stamp(block), off, sizeof(T) >= 4, true);
-    }
-    if (kind != 0 && s.first) {
-        long long me = cudalint_me();
-        for (unsigned long long g = off / s.granule; g <= (off + sizeof(T) - 1) / s.granule; ++g) {
-            atomicMin(s.first + g, (unsigned long long)me);
-            if (kind != 2) atomicMax(s.second + g, me);
-        }
+            cudalint_word(site, kind, s.shadow + word * 4, cudalint_stamp(block), off, sizeof(T) >= 4, true);
     }
     return p;
 }
@@ -431,7 +483,10 @@ __device__ void cudalint_share(int site, int kind, long long off, const void *p,
     unsigned first = (unsigned)__cvta_generic_to_shared(p) / 4;
     for (unsigned word = first; word <= first + (size - 1) / 4 && word < w.words; ++word)
         cudalint_word(
-            site, kind, w.shadow + (block * w.words + word) * 3, cudalint_stamp(block), off, size >= 4, false);
+            site, kind, w.shadow + (block * w.words + word) * 4, cudalint_stamp(block), off, size >= 4, false);
+}
+__device__ __forceinline__ void cudalint_declare(int number, const void *base, unsigned long long bytes) {
+    cudalint_watch.arrays[number] = {(unsigned long long)base, bytes};
 }
 // An access to an array of shared memory.
 template <typename T>
