@@ -252,9 +252,14 @@ class Places(State):
         if isinstance(base, (Closure, Record, Designator)):
             return None
         if isinstance(base, Term):
-            base = Pointer(
-                Obj("unknown", base.data.name if base.op == "atom" else "?", node.type, origin=(base,)), node.type
-            )
+            # A container of the host holds the same while nothing is stored there.
+            made = self.elements.get((base, node.type)) if not self.device else None
+            if made is None:
+                name = base.data.name if base.op == "atom" else "?"
+                made = self.elements[base, node.type] = Pointer(
+                    Obj("unknown", name, node.type, origin=(base,)), node.type
+                )
+            base = made
         return self.advance(base, index, node)
 
     def advance(self, base: Pointer, index: Term, node: ir.Expr | None) -> Pointer:

@@ -80,6 +80,7 @@ class State:
         self.receiver: Value | None = None
         self.epoch = 0
         self.loads: dict[tuple[Any, ...], Value] = {}
+        self.elements: dict[tuple[Term, Type], Pointer] = {}
         self.globals: dict[ir.Var, Value] = {}
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}

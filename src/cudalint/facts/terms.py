@@ -218,6 +218,12 @@ def binary(op: str, a: Term, b: Term, type_: Type | None) -> Term:
         return b
     if a is b and op in ("min", "max", "and", "or"):
         return a
+    if op in ("min", "max") and isinstance(type_, Int) and (a.op == "const" or b.op == "const"):
+        fixed, other = (a, b) if a.op == "const" else (b, a)
+        low, high = bounds(other, {})
+        # That sizes are 0 or more is a convention: `min(n, 0)` is there for those that are not.
+        if high <= fixed.data if op == "max" else 0 < fixed.data <= low:
+            return fixed
     return make(op, type_, a, b)
 
 
