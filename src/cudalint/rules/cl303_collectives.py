@@ -94,7 +94,7 @@ def _tried(
     exchange: tuple[Term | None, Term | None, Term | None],
 ) -> _Fault | None:  # fmt: skip
     asked = [*(c.term for c in conditions), *(x for x in exchange if x is not None)]
-    for trial in islice(trials(kernel, asked, shared=True), _TRIALS):
+    for trial in islice(trials(kernel, asked, shared=True, promised=False), _TRIALS):
         if not _whole_warps(trial):
             continue
         for block in trial.blocks():

@@ -55,12 +55,15 @@ class Trial(NamedTuple):
         return ((i, j, k) for k in range(z) for j in range(y) for i in range(x))
 
 
-def trials(kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared: bool = False) -> Iterator[Trial]:
+def trials(
+    kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared: bool = False, promised: bool = True
+) -> Iterator[Trial]:
     """The trials for ``terms``, induction variables of which are written over the passes of their loops.
 
     Atoms that differ from thread to thread and are not made of launch built-ins (data) get no value; with ``shared``
     those that all lanes of a warp share get one, and one warp is to be looked at.
-    Without ``alone`` only visible launches are tried.
+    Without ``alone`` only visible launches are tried; without ``promised`` the kernel alone has sizes too that every
+    visible launch refuses.
     """
     own = [support.over_passes(x) for x in terms]
     uniformity = kernel.uniformity()
@@ -74,7 +77,7 @@ def trials(kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared:
     if alone:
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.
-            if not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
+            if not promised or not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
                 yield Trial(None, case.env, case.grid, case.block, case.named)
 
 
