@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures import TimeoutError as FutureTimeout
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT / "src"))
 
 from cudalint.config import Config, Configs  # noqa: E402
 from cudalint.confirm import gpu, runner  # noqa: E402
+from cudalint.confirm.child import needed  # noqa: E402
 from cudalint.confirm.command import proved  # noqa: E402
 from cudalint.confirm.experiment import Bench  # noqa: E402
 from cudalint.engine import Options, Worker, check  # noqa: E402
@@ -41,10 +42,13 @@ from cudalint.rules.registry import experiment  # noqa: E402
 from cudalint.select import Layer  # noqa: E402
 from cudalint.walk import walk  # noqa: E402
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 TIMEOUT = 400.0
 COURSE = (0, 1, 31, 32, 611, 1024, 1025, 40960, 40961, 4194304)
-LARGE = 1 << 32
-"""Bytes of buffers from which on an experiment has the GPU's memory to itself."""
+LARGE, ROOM = 1 << 32, 125 << 30
+"""Bytes from which on an experiment waits for room on the GPU, and how much there is for those that do."""
 #: Where the two may differ, and neither is wrong.
 STOPS = "the simulator ends a loop after so many steps, on a GPU it goes on until it leaves the memory"
 PASSES = "hardware lets the others past a barrier that some threads have left, in the simulator the block ends there"
@@ -168,23 +172,44 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
     return found
 
 
-class Backend(gpu.Gpu):
-    """A GPU that several processes share: one at a time fills its memory."""
+class Room:
+    """The GPU's memory, which several processes share: each waits until there is room for what it is about to run."""
 
-    lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    def __init__(self, total: int) -> None:
+        self.total, self.free = total, multiprocessing.Value("q", total, lock=False)
+        self.changed = multiprocessing.Condition()
+
+    @contextlib.contextmanager
+    def taken(self, size: int) -> Iterator[None]:
+        size = min(size, self.total)
+        with self.changed:
+            self.changed.wait_for(lambda: self.free.value >= size)
+            self.free.value -= size
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.free.value += size
+                self.changed.notify_all()
+
+
+class Backend(gpu.Gpu):
+    """A GPU in a room of several."""
+
+    room = Room(ROOM)
 
     def ask(self, experiment: gpu.Experiment, *more: Any, **others: Any) -> list[gpu.Measured]:
-        size = sum(b["extent"] * b["width"] for b in experiment.data["buffers"].values())
-        with self.lock if size >= LARGE else contextlib.nullcontext():
+        size = max(needed(experiment.data, how) for how in experiment.data["launches"])
+        with self.room.taken(size) if size >= LARGE else contextlib.nullcontext():
             return super().ask(experiment, *more, **others)
 
 
 _gpu: Any = None
 
 
-def begin(lock: Any) -> None:
+def begin(room: Room) -> None:
     """What each process starts with."""
-    Backend.lock = lock
+    Backend.room = room
 
 
 def one(path: str) -> dict[str, Any]:
@@ -319,12 +344,14 @@ def main() -> None:
     paths = options.paths or [str(f) for r in rules for f in sorted(r.glob("*.cu")) if f.name[:5] in ("fault", "sound")]
     began = time.monotonic()
     done: dict[str, dict[str, Any]] = {}
-    lock = multiprocessing.Lock()
+    # While nobody else is there.
+    table, ended = ({}, []) if options.paths else (course(), bad())
+    room = Room(ROOM)
     # Sizes at which arithmetic wraps want much memory; they wait for each other, the others do not wait for them.
     wide = [p for p in paths if "/CL1" in p]
     pools = [
-        (ProcessPoolExecutor(many, initializer=begin, initargs=(lock,)), part)
-        for many, part in ((max(1, options.j // 4), wide), (options.j, [p for p in paths if p not in wide]))
+        (ProcessPoolExecutor(many, initializer=begin, initargs=(room,)), part)
+        for many, part in ((max(1, options.j // 2), wide), (options.j, [p for p in paths if p not in wide]))
     ]
     jobs = {pool.submit(one, p): p for pool, part in pools for p in part}
     with contextlib.suppress(FutureTimeout):
@@ -336,12 +363,12 @@ def main() -> None:
                                    "seconds": 0, "error": f"{type(fault).__name__}: {fault}"}  # fmt: skip
     late = [p for p in paths if p not in done]
     print(f"{len(done)} fixtures after {time.monotonic() - began:.0f} s, no time for {late}", file=sys.stderr)
-    # Nobody but those that follow is at the GPU now.
-    for row in [r for r in done.values() if "bytes of GPU memory" in r.get("reason", "") and not late]:
-        path = next(p for p, r in done.items() if r is row)
-        done[path] = one(path)
+    again = [p for p, row in done.items() if "bytes of GPU memory" in row.get("reason", "") and not late]
+    if again:  # by nobody else's side
+        for pool, _ in pools:
+            pool.shutdown()
+        done |= {p: one(p) for p in again}
     rows = sorted(done.values(), key=lambda r: r["fixture"])
-    table, ended = ({}, []) if options.paths else (course(), bad())
     if options.json:
         save(options.json, rows, table, ended)
     report(rows, ended)

@@ -17,7 +17,8 @@ from typing import Any
 
 GUARD = 1 << 16  # bytes before and after each buffer
 DENSE, PAGE = 1 << 24, 1 << 20  # larger buffers are shown in pages, of which those that tell are kept
-ROOM = 1 << 18  # events kept
+ROOM = 1 << 18  # events told
+KEPT = 1 << 8  # events of one kind at one place that are looked at
 COUNTED = 1 << 22  # arrivals shown for all blocks
 HELD = 1 << 30  # bytes of GPU memory kept from one experiment for the next
 SHADOW = 1 << 31  # bytes to note accesses to shared memory in
@@ -337,7 +338,13 @@ class Watched:
             np.ascontiguousarray(raw[:, 0]).view(np.int32).reshape(-1, 2) if len(raw) else np.zeros((0, 2), np.int32)
         )
         events = np.column_stack([heads, raw[:, 1:4]]) if len(raw) else np.zeros((0, 5), np.int64)
-        return events[np.argsort(events[:, 2], kind="stable")], len(raw) >= ROOM
+        events = events[np.argsort(events[:, 2], kind="stable")]
+        # Of a collective each event says of what kind it is by its value.
+        same = np.column_stack([events[:, :2], np.where(events[:, 0] == 10, events[:, 4], 0)])
+        _, group = np.unique(same, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        kept = [np.flatnonzero(group == k)[:KEPT] for k in range(group.max(initial=-1) + 1)]
+        return events[np.sort(np.concatenate(kept))] if kept else events, len(raw) >= ROOM
 
     def counts(self, each: int, stream: Any = None) -> tuple[Any, Any]:
         """Arrivals as [slot, block, thread], and the blocks that are in it: all, or those that tell."""
@@ -716,11 +723,11 @@ def serve() -> int:
         flat = {f"{number} {key}": value for number, (_, arrays) in enumerate(found) for key, value in arrays.items()}
         with open(request["file"], "wb") as file:
             np.savez(file, **flat)
-        if cupy.get_default_memory_pool().total_bytes() > HELD:
-            cupy.get_default_memory_pool().free_all_blocks()
         print(json.dumps({"seen": [seen for seen, _ in found]}), file=answers, flush=True)
         if any(seen.get("poisoned") for seen, _ in found):
             return 1
+        if cupy.get_default_memory_pool().total_bytes() > HELD:
+            cupy.get_default_memory_pool().free_all_blocks()
     return 0
 
 

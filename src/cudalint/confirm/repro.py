@@ -75,6 +75,8 @@ _SYMPTOMS = {"arrivals": "divergent-barrier", "absent": "absent-lane", "outside"
 _TOOLS = {"outside": "memcheck", "outside-shared": "memcheck", "divergent-barrier": "synccheck", "race": "racecheck",
           "stale-read": "initcheck"}  # fmt: skip
 
+_SAID = ("Invalid", "Misaligned", "Uninitialized", "Barrier error", "Race reported", "Error: Race", "Warning: Race")
+
 
 def made(
     title: str, evidence: Evidence, bench: Bench, plan: Plan, outcomes: Iterable[Outcome]
@@ -183,8 +185,10 @@ def sanitize(text: str, symptom: str) -> str:
     summary = next((x for x in said if "SUMMARY" in x), "no summary")
     if " 0 " in summary:
         return f"compute-sanitizer {tool} saw nothing"
-    errors = [x for x in said if x and not x.startswith("COMPUTE-SANITIZER") and "SUMMARY" not in x]
-    return f"compute-sanitizer {tool}: {'; '.join([summary, *errors[:3]])}"
+    # What the tool says of a thread: more telling than what the program said of the failure that came of it.
+    first = next((k for k, x in enumerate(said) if x.startswith(_SAID)), None)
+    more = [] if first is None else said[first : first + 3]
+    return f"compute-sanitizer {tool}: {'; '.join([summary, *more])}"
 
 
 def file_name(code: str, kernel: str, line: int) -> str:
