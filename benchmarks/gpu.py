@@ -51,7 +51,6 @@ LARGE, ROOM = 1 << 32, 125 << 30
 """Bytes from which on an experiment waits for room on the GPU, and how much there is for those that do."""
 #: Where the two may differ, and neither is wrong.
 STOPS = "the simulator ends a loop after so many steps, on a GPU it goes on until it leaves the memory"
-PASSES = "hardware lets the others past a barrier that some threads have left, in the simulator the block ends there"
 FIRST = "which of two racing threads comes first is the hardware's choice"
 TICKETS = "which thread draws what from an atomic counter is the hardware's choice"
 LEFT_OUT = "of lanes that the mask leaves out the simulator alone tells"
@@ -108,7 +107,7 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
     compare(
         "uninitialised",
         *({(e.name, e.site.line) for e in x.uninitialised or () if e.space == "shared"} for x in (ours, theirs)),
-        PASSES if uneven else FIRST if ours.races or theirs.races else TICKETS if theirs.unordered else "",
+        TICKETS if theirs.unordered else FIRST if ours.races or theirs.races else "",
     )
     compare(
         "races",
