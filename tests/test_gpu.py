@@ -1,4 +1,7 @@
-"""The GPU backend: scripts, slices for NVRTC, and (``-m gpu``) real runs; what a GPU showed is what is simulated."""
+"""The GPU backend: scripts, slices for NVRTC, and (``-m gpu``) real runs; what a GPU showed is what is simulated.
+
+Run this file to make ``docs/gpu.md`` anew from the results.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ import glob
 import importlib.util
 import json
 import os
+import re
+import subprocess
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,13 +35,82 @@ from cudalint.select import Layer
 from cudalint.walk import walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 RESULTS = json.loads((ROOT / "tests/data/gpu-results.json").read_text())
 MEASURED = [r for r in RESULTS["fixtures"] if set(r["gpu"]) <= {"confirmed", "not-reproduced"} and r["gpu"] == r["sim"]]
 SHORT = ROOT / "fixtures/CL202-short-grid/faulty-sm-count.cu"
 BARRIER = ROOT / "fixtures/CL301-return-before-barrier/faulty-early-return.cu"
+
+
+PAGE = ROOT / "docs/gpu.md"
+
+
+def page() -> str:
+    """What the results say, in words and tables."""
+    about, rows = RESULTS["about"], RESULTS["fixtures"]
+    earlier = sum(bool(r.get("earlier")) for r in rows)
+    words = ("confirmed", "not-reproduced", "inconclusive")
+    found = {k: Counter(v for r in rows if f"/{k}" in r["fixture"] for v in r["gpu"]) for k in ("faulty", "sound")}
+    lines = [
+        "# What a GPU showed", "",
+        "Made from `tests/data/gpu-results.json` by `python tests/test_gpu.py`; `benchmarks/gpu.py` measures.", "",
+        f"{about['gpu']}, driver {about['driver']}, CuPy {about['cupy']}, {about['date']}: {len(rows)} fixtures, "
+        f"{sum(r['runs'] for r in rows)} launches compared with the simulator field by field. {earlier} fixtures were "
+        "measured by an earlier state of cudalint, which ran several large ones at once and found too little memory "
+        "for some.", "",
+        "## Verdicts", "", _row(["", *words]), _row(["---"] * 4),
+        *(_row([f"{k} fixtures", *(count[w] for w in words)]) for k, count in found.items()), "",
+        "## Why a fixture has another verdict than it should", "", _row(["Reason", "Fixtures"]), _row(["---"] * 2),
+        *_counted(Counter(map(_why, filter(_odd, rows)))), "",
+        "## Where simulator and GPU differ", "",
+        *_differences("Neither is wrong", "forgiven", rows), *_differences("Faults that were found so", "cause", rows),
+        "## The course's kernels", "", *_course(), "",
+        "## In one run, each survived", "", _row(["Kernel", "n", "Ends", "Why"]), _row(["---"] * 4),
+        *(_row([r["kernel"], r["n"], r["end"], r["reason"] or _lost(r)]) for r in RESULTS["ended"]),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _counted(found: Counter[str]) -> Iterable[str]:
+    return (_row(x) for x in sorted(found.items(), key=lambda x: (-x[1], x[0])))
+
+
+def _odd(row: dict[str, Any]) -> bool:
+    return any(v != ("confirmed" if "/faulty" in row["fixture"] else "not-reproduced") for v in row["gpu"])
+
+
+def _why(row: dict[str, Any]) -> str:
+    reason: str = row.get("reason") or "no size or launch shows it, in the simulator neither"
+    if re.search(r"bytes of GPU memory|OutOfMemory", reason):
+        return "needs more memory than was free"
+    if row["gpu"] != row["sim"]:
+        return reason
+    return f"{reason} (in the simulator too)" if row.get("reason") else reason
+
+
+def _differences(title: str, key: str, rows: list[dict[str, Any]]) -> list[str]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        texts = [x.rpartition(": ")[2] for x in row["forgiven"]] if key == "forgiven" and key in row else []
+        found.update(set(texts) or set(row.get("cause", "").split("; ") if key == "cause" and key in row else ()))
+    return [_row([title, "Fixtures"]), _row(["---"] * 2), *_counted(found), ""]
+
+
+def _lost(row: dict[str, Any]) -> str:
+    return "" if not row["never"] else f"elements from {row['never'][0]} on are not written, those from 0 on twice"
+
+
+def _course() -> list[str]:
+    table = RESULTS["course"]
+    launches = [k.replace("<", "\\<") for k in table if k != "sizes"]
+    lines = zip(*(table[k] for k in table))
+    return [_row(["n", *launches]), _row(["---"] * len(table)), *(_row(x) for x in lines)]
 
 
 def _path(name: str) -> Path:
@@ -60,13 +135,66 @@ def test_simulator_agrees_with_the_gpu(row: dict[str, Any]) -> None:
 
 def test_the_gpu_results_hold_what_was_to_be_shown() -> None:
     faulty = [v for r in RESULTS["fixtures"] if "/faulty" in r["fixture"] for v in r["gpu"]]
+    sound = [v for r in RESULTS["fixtures"] if "/sound" in r["fixture"] for v in r["gpu"]]
     assert faulty.count("confirmed") > 400
+    assert "confirmed" not in sound
+    assert all(r.get("cause") for r in RESULTS["fixtures"] if "differ" in r)
     ends = [r["end"] for r in RESULTS["ended"]]
     assert ends[0] == "done"
     assert 4294967296 in RESULTS["ended"][0]["never"]
     assert ends[1] == ends[2] == "no-end"
     assert "illegal memory access" in RESULTS["ended"][3]["reason"]
     assert ends[-1] == "done"  # after all of them
+
+
+def test_the_page_of_results_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python tests/test_gpu.py"
+
+
+def test_a_script_runs_the_case_that_the_evidence_states(cudalint: Cudalint, tmp_path: Path) -> None:
+    wide = ROOT / "fixtures/CL101-uncast-grid-product/faulty-added.cu"
+    done = cudalint(
+        "confirm", "--backend", "sim", "--isolated", str(wide), "--repro", str(tmp_path), "--output-format", "json"
+    )
+    (finding,) = json.loads(done.stdout)
+    (path,) = tmp_path.glob("*.py")
+    assigned = {t.id: n.value for n in ast.parse(path.read_text()).body if isinstance(n, ast.Assign)
+                for t in n.targets if isinstance(t, ast.Name)}  # fmt: skip
+    first = ast.literal_eval(assigned["EXPERIMENT"])["launches"][0]
+    evidence = finding["evidence"]
+    assert (first["grid"], first["block"]) == (evidence["grid"], evidence["block"])
+    assert f"n = {evidence['sizes']['n']}" in path.read_text()
+
+
+def _watched(source: str, folder: Path) -> str:
+    path = folder / "k.cu"
+    path.write_text(source)
+    (unit,) = [u for u in analyse(Project(str(folder)), str(path), Config(str(folder))) if isinstance(u, Kernel)]
+    return slice_of(unit, Watch(unit)).watched or ""
+
+
+def test_a_shared_array_is_watched_where_it_is_passed_to(tmp_path: Path) -> None:
+    """Found by the GPU: what a device function stored there seemed never to have been written."""
+    text = _watched(
+        "__device__ void put(float *tile, float v) { tile[threadIdx.x] = v; }\n"
+        "__global__ void k(float *x) { __shared__ float t[32]; put(t, x[threadIdx.x]); x[threadIdx.x] = t[0]; }\n",
+        tmp_path,
+    )
+    assert "cudalint_declare(0, (const void *)&t, sizeof(t));" in text
+    assert "cudalint_watch.arrays[0].base, cudalint_watch.arrays[0].bytes, &(tile[threadIdx.x])" in text
+
+
+def test_conversions_of_local_constants_and_of_steps_are_told(tmp_path: Path) -> None:
+    """Found by the GPU: they were in the simulator's run only."""
+    text = _watched(
+        "__global__ void k(float *x, size_t n) {\n    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    const int w = 4;\n    float t[w * 2];\n    int j = 0;\n    j += blockDim.x;\n"
+        "    if (i < n) x[i] = t[0] + j;\n}\n",
+        tmp_path,
+    )
+    assert re.search(r"cudalint_fits<64, 0>\(\d+, i\) < n", text)
+    assert re.search(r"j = cudalint_fits<32, 1>\(\d+, cudalint_add\(\d+, j, ", text)
+    assert "t[w * 2]" in text
 
 
 def test_a_script_is_python_that_ruff_reads(cudalint: Cudalint, tmp_path: Path) -> None:
@@ -92,8 +220,6 @@ def test_no_cupy_is_said_in_one_line(cudalint: Cudalint, tmp_path: Path) -> None
     assert done.stderr.startswith("cudalint: --backend cupy: CuPy is not installed: pip install cupy-cuda")
     assert done.stderr.count("\n") == 1
     cudalint("confirm", "--backend", "sim", "--isolated", str(SHORT), "--repro", str(tmp_path))
-    import subprocess
-
     (path,) = tmp_path.glob("*.py")
     ran = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
@@ -171,8 +297,6 @@ def test_confirmed_on_the_gpu(path: Path, cudalint: Cudalint, tmp_path: Path) ->
     done = cudalint("confirm", "--backend", "cupy", "--isolated", str(path), "--repro", str(tmp_path))
     assert done.returncode == 1, done.stderr
     assert "1 confirmed" in done.stdout
-    import subprocess
-
     (written,) = tmp_path.glob("*.py")
     assert subprocess.run([sys.executable, str(written)], capture_output=True, check=False).returncode == 1
 
@@ -192,3 +316,7 @@ def test_a_sum_in_an_inner_loop_is_summed(tmp_path: Path) -> None:
     buffers = [Buffer("m", F32, 64, "index"), Buffer("out", F32, 1, 0)]
     seen = run(Launch(unit.function, (1, 1, 1), (1, 1, 1), [*buffers, 16]))
     assert seen.buffers["out"].values()[0] == sum(range(64))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

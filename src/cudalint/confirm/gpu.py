@@ -282,9 +282,6 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         # What seems never to have been written may have been written where nobody looked.
         result.uninitialised = []
         result.unseen.add("uninitialised")
-    if seen.get("lost"):
-        # Other accesses told so much that not all could be kept.
-        result.unseen |= {f for f in ("outside", "absent", "wraps", "misaligned", *_SHARED) if not getattr(result, f)}
     if result.end == "done" or seen.get("stuck"):
         result.arrivals = [
             Arrivals(Site(s.node, s.file), s.what, arrays["arrivals"][s.slot], arrays["blocks"])
@@ -297,8 +294,9 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         result.buffers[name] = _state(buffer, i + 1, arrays)
     if result.end == "no-end":
         result.unseen.add("buffers")
-    if result.end != "done":
-        result.unseen |= {f for f in ("outside", "absent", "wraps", *_SHARED) if not getattr(result, f)}
+    if result.end != "done" or seen.get("lost"):
+        # It was stopped, or some places told so much that nothing more could be kept: there may be others.
+        result.unseen |= {"outside", "absent", "wraps", "misaligned", *_SHARED}
     return result
 
 

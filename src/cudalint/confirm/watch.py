@@ -61,6 +61,9 @@ class Watch:
             _place(n.var): (f, n)
             for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.VarDecl) and n.var.kind == "shared"
         }  # fmt: skip
+        self._inits = {
+            n.var: n.init for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.VarDecl)
+        }  # fmt: skip
         self._told: dict[tuple[str, int], int] = {}
         accesses: dict[tuple[int, int, int], list[Access]] = {}
         for access in flow.accesses:
@@ -230,7 +233,7 @@ class Watch:
                     self._stored(function, node.left, node.optype)
                     self._stored(function, node.right, node.optype)
                 if kind is ir.Binary and node.op in _ARITHMETIC and isinstance(node.optype, Int):
-                    if not (_literal(node.left) and _literal(node.right)):
+                    if not (self._literal(node.left) and self._literal(node.right)):
                         self._operation(function, node)
                 elif kind is ir.Assign:
                     self._assignment(function, node)
@@ -263,23 +266,40 @@ class Watch:
         if at is None or not isinstance(target.type, Int):
             return
         name = text[target.start : target.end].decode()
+        self._stored(function, node.value, node.optype)
         site = self._site(node, function.file, "wrap", name=node.op)
-        self._put(function.file, at, at + 2, f"= cudalint_{_ARITHMETIC[node.op]}({site}, {name}, ")
-        self._around(function.file, node.start, node.end, "", ")")
+        words, end = f"cudalint_{_ARITHMETIC[node.op]}({site}, {name}, ", ")"
+        if target.type.bits >= 32 and not _holds(target.type, node.optype):
+            words, end = self._fits(node, function.file, target.type) + words, "))"
+        self._put(function.file, at, at + 2, f"= {words}")
+        self._around(function.file, node.start, node.end, "", end)
 
     def _stored(self, function: ir.Function, value: ir.Expr, to: Any) -> None:
         """A value that is put into an integer that does not hold all of its type."""
         have = value.type
-        if not isinstance(to, Int) or not isinstance(have, Int) or to is BOOL or have.bits < 32 or _literal(value):
+        if not isinstance(to, Int) or not isinstance(have, Int) or to is BOOL or have.bits < 32 or self._literal(value):
             return
-        if to.lo <= have.lo and have.hi <= to.hi:
+        if _holds(to, have) or isinstance(value, (ir.Construct, ir.Comma)):
             return
-        if isinstance(value, (ir.Construct, ir.Comma)):
-            return
-        site = self._site(value, function.file, "convert", name=str(to))
-        self._around(
-            function.file, value.start, value.end, f"cudalint_fits<{to.bits}, {int(to.signed)}>({site}, ", ")", 2
-        )
+        self._around(function.file, value.start, value.end, self._fits(value, function.file, to), ")", 2)
+
+    def _fits(self, node: ir.Node, file: SourceFile, to: Int) -> str:
+        """The beginning of a call that tells of a value that an integer of a type does not hold."""
+        return f"cudalint_fits<{to.bits}, {int(to.signed)}>({self._site(node, file, 'convert', name=str(to))}, "
+
+    def _literal(self, node: ir.Expr) -> bool:
+        """Whether an expression is made of constants alone, so that it may stand where a constant is asked for."""
+        stack: list[Any] = [node]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, (ir.Special, ir.Call, ir.Index, ir.Opaque)):
+                return False
+            if isinstance(item, ir.Ref) and item.var.kind != "template":
+                if not item.var.const or item.var.kind == "param":
+                    return False
+                stack.append(self._inits.get(item.var))  # a local one is as constant as what it begins with
+            stack.extend(children(item))
+        return True
 
 
 def _once(events: Iterable[Any]) -> Iterator[Any]:
@@ -304,6 +324,11 @@ def _functions(kernel: Kernel) -> Iterator[ir.Function]:
             yield function
 
 
+def _holds(to: Int, have: Int) -> bool:
+    """Whether one integer type has all values of another."""
+    return to.lo <= have.lo and have.hi <= to.hi
+
+
 def _place(var: ir.Var) -> tuple[str, int]:
     """What tells a shared array from others, in whichever instance of its function."""
     return var.name, var.start
@@ -321,19 +346,6 @@ def _below(node: Any) -> Iterator[Any]:
         item = stack.pop()
         yield item
         stack.extend(children(item))
-
-
-def _literal(node: ir.Expr) -> bool:
-    """Whether an expression is made of constants alone, so that it may stand where a constant is asked for."""
-    stack: list[Any] = [node]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, (ir.Special, ir.Call, ir.Index, ir.Opaque)):
-            return False
-        if isinstance(item, ir.Ref) and not item.var.const and item.var.kind != "template":
-            return False
-        stack.extend(children(item))
-    return True
 
 
 def _fixed(text: bytes, node: ir.VarDecl) -> bool:
