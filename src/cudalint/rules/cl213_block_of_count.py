@@ -54,15 +54,18 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def _counted(launch: Launch) -> set[Term]:
     """The host's sizes that the kernel tests an index against, or walks to."""
+    return launches.leaves_of(_limits(launch))
+
+
+def _limits(launch: Launch) -> list[Term]:
     assert launch.kernel is not None
-    limits = (x for item in launch.kernel.layout.coordinates for x in t.atoms_of(item.limit))
-    return launches.leaves_of(launch.at_launch(x) for x in limits)
+    return [launch.at_launch(x) for item in launch.kernel.layout.coordinates for x in t.atoms_of(item.limit)]
 
 
 def _divisors(launch: Launch) -> set[Term]:
-    """What the grid divides by serves as the block's size, whatever else it is."""
+    """What the grid or a count divides by serves as the block's size, whatever else it is."""
     assert launch.grid is not None
-    parts = (part for term in launch.grid for part in launches.parts(term) if part.op == "div")
+    parts = (part for term in (*launch.grid, *_limits(launch)) for part in launches.parts(term) if part.op == "div")
     return launches.leaves_of(part.args[1] for part in parts)
 
 
