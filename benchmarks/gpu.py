@@ -29,18 +29,18 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
-from cudalint.config import Config, Configs  # noqa: E402
-from cudalint.confirm import gpu, runner  # noqa: E402
-from cudalint.confirm.child import needed  # noqa: E402
-from cudalint.confirm.command import proved  # noqa: E402
-from cudalint.confirm.experiment import Bench  # noqa: E402
-from cudalint.engine import Options, Worker, check  # noqa: E402
-from cudalint.facts import analyse  # noqa: E402
-from cudalint.facts.model import Kernel  # noqa: E402
-from cudalint.project import Project  # noqa: E402
-from cudalint.rules.registry import experiment  # noqa: E402
-from cudalint.select import Layer  # noqa: E402
-from cudalint.walk import walk  # noqa: E402
+from cudalint.config import Config, Configs  # noqa: E402  # the path is set above
+from cudalint.confirm import gpu, runner  # noqa: E402  # the path is set above
+from cudalint.confirm.child import needed  # noqa: E402  # the path is set above
+from cudalint.confirm.command import proved  # noqa: E402  # the path is set above
+from cudalint.confirm.experiment import Bench  # noqa: E402  # the path is set above
+from cudalint.engine import Options, Worker, check  # noqa: E402  # the path is set above
+from cudalint.facts import analyse  # noqa: E402  # the path is set above
+from cudalint.facts.model import Kernel  # noqa: E402  # the path is set above
+from cudalint.project import Project  # noqa: E402  # the path is set above
+from cudalint.rules.registry import experiment  # noqa: E402  # the path is set above
+from cudalint.select import Layer  # noqa: E402  # the path is set above
+from cudalint.walk import walk  # noqa: E402  # the path is set above
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -682,7 +682,7 @@ typedef Pack<float> pack;
 )
 def test_specialisations(text: str, type_: str) -> None:
     last = body(text + ";", TRAITS).body.body[-1]
-    assert str(last.var.type if isinstance(last, ir.VarDecl) else last.expr.type) == type_  # type: ignore[attr-defined]
+    assert str(last.var.type if isinstance(last, ir.VarDecl) else last.expr.type) == type_  # type: ignore[attr-defined]  # a statement
 
 
 @pytest.mark.parametrize(

@@ -474,7 +474,7 @@ def test_vectors_over_scalars_and_structs() -> None:
     __global__ void k(const float* a, float* b, P* p) { int i = threadIdx.x; float4 v = reinterpret_cast<const float4*>(a)[i]; v.x += 1; reinterpret_cast<float4*>(b)[i] = v;
     p[i].x = v.y; p[i].id = i; p[i].w = p[i].id * 0.5; }"""
     function = kernel(source)
-    element = function.params[2].type.element  # type: ignore[attr-defined]
+    element = function.params[2].type.element  # type: ignore[attr-defined]  # a Ptr
     seen = run(
         Launch(
             function,

@@ -31,7 +31,7 @@ def terms(draw: st.DrawFn, depth: int = 4) -> t.Term:
 def values() -> st.SearchStrategy[dict[t.Term, int]]:
     edges = (0, 1, 2, 31, 255, 2**31 - 1, 2**31, 2**32 - 1, -1, -(2**31))
     number = st.one_of(st.sampled_from(edges), st.integers(-(2**63), 2**63 - 1))
-    return st.tuples(*[number.map(a.type.wrap) for a in ATOMS]).map(lambda v: dict(zip(ATOMS, v)))  # type: ignore[union-attr]
+    return st.tuples(*[number.map(a.type.wrap) for a in ATOMS]).map(lambda v: dict(zip(ATOMS, v)))  # type: ignore[union-attr]  # Ints
 
 
 def machine(term: t.Term, env: dict[t.Term, int]) -> int | None:
@@ -84,7 +84,7 @@ def test_evaluation_is_that_of_the_machine(term: t.Term, env: dict[t.Term, int])
 
 def result(term: t.Term, env: dict[t.Term, int]) -> int | None:
     try:
-        return t.evaluate(term, env)  # type: ignore[no-any-return]
+        return t.evaluate(term, env)  # type: ignore[no-any-return]  # an int
     except t.Undefined:
         return None
 

@@ -36,7 +36,7 @@ class Cannot(Exception):
 def load() -> Any:
     """CuPy, once it has been shown to work."""
     try:
-        import numpy  # noqa: F401
+        import numpy  # noqa: F401  # whether it is there, before CuPy asks for it
     except ImportError as fault:
         raise Cannot("NumPy is missing: pip install numpy") from fault
     try:

@@ -19,10 +19,10 @@ def fold(expr: Expr | None, depth: int = 0) -> int | None:
         return None
     kind = type(expr)
     if kind is Const:
-        value = expr.value  # type: ignore[attr-defined]
+        value = expr.value  # type: ignore[attr-defined]  # a Const
         return int(value) if isinstance(value, int) else None
     if kind is Ref:
-        return fold_var(expr.var, depth + 1)  # type: ignore[attr-defined]
+        return fold_var(expr.var, depth + 1)  # type: ignore[attr-defined]  # a Ref
     value = _fold(expr, depth + 1)
     if value is None:
         return None

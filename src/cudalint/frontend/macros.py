@@ -110,7 +110,7 @@ class Macro:
         """
         if self._parts is False:
             self._parts = self._split() if self.plain and _DYNAMIC.isdisjoint(self.names) else None
-        return self._parts  # type: ignore[return-value]
+        return self._parts  # type: ignore[return-value]  # not False any more
 
     def _split(self) -> list[Token]:
         parts: list[Token] = []

@@ -153,15 +153,15 @@ class Names(Typer):
                 found = self.globals[name] = self.global_name(name)
         kind = type(found)
         if kind is Var:
-            return Ref(a, b, found)  # type: ignore[arg-type]
+            return Ref(a, b, found)  # type: ignore[arg-type]  # a Var
         if kind is Const:
-            return Const(a, b, found.type, found.value, name)  # type: ignore[union-attr]
+            return Const(a, b, found.type, found.value, name)  # type: ignore[union-attr]  # a Const
         if found is DIM3 and name in SPECIALS:
             return Special(a, b, DIM3, name, "")
         if name == "warpSize" and found is None:
             return Special(a, b, I32, "warpSize", "")
         if kind is Unknown:
-            return Name(a, b, name, found)  # type: ignore[arg-type]
+            return Name(a, b, name, found)  # type: ignore[arg-type]  # an Unknown
         if found is not None:
             return Name(a, b, name, Unknown(f"'{name}' is a type"))
         return Name(a, b, name)
@@ -216,7 +216,9 @@ class Names(Typer):
         name = self.text(last)
         value = self.static_member(outer, name) if isinstance(outer, Struct) else None
         if value is not None:
-            return Ref(a, b, value) if type(value) is Var else Const(a, b, value.type, value.value, name)  # type: ignore[union-attr]
+            if isinstance(value, Var):
+                return Ref(a, b, value)
+            return Const(a, b, value.type, value.value, name)
         return Name(a, b, re.sub(r"\s+", " ", self.s[a:b]), Unknown(f"member '{name}' of '{outer}'"))
 
     def qualified_outer(self, n: Node) -> Type:

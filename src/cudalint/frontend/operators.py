@@ -185,7 +185,7 @@ class Operators(Names):
         while position < len(items):
             casts: list[tuple[Type, int, str]] = []
             while isinstance(items[position], Type) and position + 2 < len(items):
-                casts.append((items[position], spans[position][0], str(items[position + 1])))  # type: ignore[arg-type]
+                casts.append((items[position], spans[position][0], str(items[position + 1])))  # type: ignore[arg-type]  # a Type
                 position += 2
             item = items[position]
             end = spans[position][1]
