@@ -331,8 +331,8 @@ class Flow:
 
     __slots__ = (
         "accesses", "asserted", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
-        "definitions", "function", "launches", "loops", "objects", "opaques", "operations", "params", "returns",
-        "roundings", "template", "untyped",
+        "definitions", "ensured", "function", "launches", "loops", "members", "objects", "opaques", "operations",
+        "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -340,6 +340,10 @@ class Flow:
         self.params: dict[Var, Value] = {}
         self.template: dict[str, Term] = {}
         """The open template parameters by name."""
+        self.members: dict[str, Term] = {}
+        """The const members of its class that a host function reads, or that a constructor leaves, by name."""
+        self.ensured: Guard | None = None
+        """What holds at its end, where no return leads past it."""
         self.objects: dict[Var, Obj] = {}
         self.accesses: list[Access] = []
         self.asserted: list[Asserted] = []

@@ -99,6 +99,12 @@ class Walker(Expressions):
             self.env[var] = self.flow.params[var] = value
         self.frames.append(Frame(None))
         self.block(fn.body)
+        if not self.device:
+            self.flow.ensured = None if self.frames[0].returns else self.guard
+            known = {**self.globals, **self.env}
+            self.flow.members = {
+                var.name: x for var, x in known.items() if var.kind == "field" and var.const and isinstance(x, Term)
+            }
         return self.flow
 
     def block(self, node: ir.Block) -> None:

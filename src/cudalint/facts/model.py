@@ -9,7 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
-from cudalint.facts.passed import stated
+from cudalint.facts.passed import constructed, stated
 from cudalint.facts.uniformity import Uniformity, expand
 from cudalint.ir.nodes import Const, Var
 from cudalint.ir.types import U64, Int
@@ -227,6 +227,7 @@ class Launch:
         if self._conditions is None:
             self._conditions = list(conjuncts(self.event.guard))
             self._conditions.extend(stated(self, self.callers) if self.callers else ())
+            self._conditions.extend(constructed(self) if self.flow.members else ())
             self._conditions.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
             for guard in chain(self.event.guard):
                 if guard.loop is not None:

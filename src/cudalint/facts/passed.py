@@ -1,4 +1,5 @@
-"""What the only callers of a function let its parameters be: no witness may take another value."""
+"""What the only callers of a function let its parameters be, and constructors the const members of their class: no
+witness may take another value."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from cudalint.facts import flow
 from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
 from cudalint.facts.reach import Reach
 from cudalint.ir.types import Int
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 _UNITS = frozenset({".cu", ".cpp", ".cc", ".cxx", ".c"})
 """Endings of files that nobody includes."""
+Side = tuple[dict["Term", "Term"], Reach, set["Term"]]
+"""What one caller passes for each parameter, what it says of its values, and its checks of them."""
 Caller = tuple["CallSite", "Launch"]
 """A call of the function in which a walk began, and the launch as the walk from that caller comes to it."""
 
@@ -47,11 +52,45 @@ def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
         for var, atom in launch.flow.params.items()
         if isinstance(atom, t.Term) and isinstance(atom.type, Int)
     }
-    sides = []
+    sides: list[Side] = []
     for site, other in callers:
         values = {formals[name]: x for name, x in site.values.items() if name in formals and isinstance(x, t.Term)}
-        sides.append((values, Reach(None, launch.config, other.conditions), _translated(values, other)))
-    for formal in formals.values():
+        sides.append((values, Reach(None, launch.config, other.conditions), _translated(values, other.conditions)))
+    yield from _agreed(list(formals.values()), sides)
+
+
+def constructed(launch: Launch) -> Iterator[Term]:
+    """Conditions on the const members that the launching method reads: what all constructors of its class let them be.
+
+    A constructor that sets none of them leaves it to another one.
+    """
+    method = launch.flow.function.decl
+    if method is None or not method.owner:
+        return
+    name = method.owner.rpartition("::")[2]
+    makers = [
+        f
+        for each in method.file.declarations.scope.closure
+        for f in each.functions_by_name.get(name, ())
+        if f.owner == method.owner
+    ]
+    defined = [f for f in makers if f.has_body]
+    if method in makers or {len(f.params) for f in makers} != {len(f.params) for f in defined}:
+        return
+    flows = [flow.run(f.lower()) for f in defined]
+    formals = {name: x for name, x in launch.flow.members.items() if isinstance(x.type, Int)}
+    sides: list[Side] = []
+    for each in flows:
+        values = {formals[name]: x for name, x in each.members.items() if name in formals}
+        if values:
+            conditions = list(conjuncts(each.ensured))
+            sides.append((values, Reach(None, launch.config, conditions), _translated(values, conditions)))
+    if sides:
+        yield from _agreed(list(formals.values()), sides)
+
+
+def _agreed(formals: list[Term], sides: list[Side]) -> Iterator[Term]:
+    for formal in formals:
         given = [(values[formal], reach) for values, reach, _ in sides if formal in values]
         if len(given) == len(sides):
             yield from _divisible(formal, [x for x, _ in given])
@@ -62,11 +101,11 @@ def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
             yield check
 
 
-def _translated(values: dict[Term, Term], caller: Launch) -> set[Term]:
+def _translated(values: dict[Term, Term], conditions: list[Term]) -> set[Term]:
     """What a caller checks of nothing but what it passes, as conditions on the parameters."""
     back = {x: formal for formal, x in values.items() if x.op != "const" and x.type is formal.type}
     formals = set(back.values())
-    found = (t.substitute(c, {}, dict(back)) for c in caller.conditions)
+    found = (t.substitute(c, {}, dict(back)) for c in conditions)
     return {c for c in found if c.op != "const" and t.leaves(c) <= formals}
 
 

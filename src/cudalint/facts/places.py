@@ -333,7 +333,12 @@ class Places(State):
                 if not self.device
                 else f"{obj.name}[…]"
             )
-            found = self.loads[key] = self.unknown_value("load", name, type_, data, inputs=inputs)
+            whole = obj.origin[0] if obj.origin else None
+            if isinstance(whole, Term) and whole.op == "atom" and whole.data.kind == "device":
+                found = self.fresh("device", name, number(type_) or I32)  # `info.maxGridSize[0]`
+            else:
+                found = self.unknown_value("load", name, type_, data, inputs=inputs)
+            self.loads[key] = found
             self.bound_by_contents(found, obj)
         return found
 

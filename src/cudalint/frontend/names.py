@@ -196,7 +196,9 @@ class Names(Typer):
         if found is None and self.this is not None and self.this.fields and name in self.this.fields:
             decl = class_of.get(self.this)
             at = decl.start if decl is not None else 0
-            found = self.members[name] = Var(name, self.this.fields[name], "field", at, at)
+            found = self.members[name] = Var(
+                name, self.this.fields[name], "field", at, at, const=name in self.this.fixed
+            )  # fmt: skip
         return found
 
     def qualified_name(self, n: Node) -> Expr:

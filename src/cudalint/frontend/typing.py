@@ -558,7 +558,7 @@ class Typer:
         """Fill in fields, size and alignment of a class."""
         fields: dict[str, Type] = {}
         result.fields = fields
-        result.defaults = {}
+        result.defaults, result.fixed = {}, set()
         union = decl.node.type == "union_specifier"
         size: int | None = 0
         align = 1
@@ -582,6 +582,7 @@ class Typer:
                         if isinstance(type_, Struct) and type_.fields is not None:
                             fields.update(type_.fields)
                             result.defaults.update(type_.defaults)
+                            result.fixed.update(type_.fixed)
                         size = (
                             self.place(size, type_, union)
                             if size is not None and getattr(type_, "fields", None)
@@ -624,6 +625,8 @@ class Typer:
                 if declarator.id in narrow:
                     field = BIT_FIELD
                 fields[self.text(name)] = field
+                if flags.const and not isinstance(field, Ptr):
+                    result.fixed.add(self.text(name))
                 if declarator.id in starts:
                     result.defaults[self.text(name)] = self.initialiser(starts[declarator.id], field)
                 size = None if field is BIT_FIELD else self.place(size, Ptr(field) if ref else field, union)
