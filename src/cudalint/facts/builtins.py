@@ -480,6 +480,12 @@ def _spelled(node: ir.Expr) -> str:
         return node.var.name
     if isinstance(node, ir.Member):
         return f"{_spelled(node.base)}.{node.field}"
+    if isinstance(node, ir.Index):
+        return f"{_spelled(node.base)}[{_spelled(node.index)}]"
+    if isinstance(node, ir.Const):
+        return node.text
+    if isinstance(node, ir.Call) and not node.args:
+        return f"{_spelled(node.receiver)}.{node.name}()" if node.receiver is not None else f"{node.name}()"
     return node.name if isinstance(node, ir.Name) else "…"
 
 

@@ -11,11 +11,11 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import constructed, stated
 from cudalint.facts.uniformity import Uniformity, expand
-from cudalint.ir.nodes import Const, Var
+from cudalint.ir.nodes import Call, Const, Var
 from cudalint.ir.types import U64, Int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from cudalint.config import Config
     from cudalint.facts.events import Flow, LaunchEvent, Obj
@@ -30,6 +30,8 @@ SHARED_MAX = 227 * 1024
 """Bytes of shared memory that a block can have with an opt-in on any device up to compute capability 12.x."""
 
 
+_LANES = frozenset({2, 4, 8, *(1 << k for k in range(5, 11))})
+"""Elements of a vector, threads of a block."""
 _LAUNCH_ATOMS = frozenset({"tid", "bid", "bdim", "gdim"})
 
 
@@ -229,6 +231,7 @@ class Launch:
             self._conditions.extend(stated(self, self.callers) if self.callers else ())
             self._conditions.extend(constructed(self) if self.flow.members else ())
             self._conditions.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
+            self._conditions.extend(_whole_rows([*(self.grid or ()), *self.mapping.values()], self.block or ()))
             for guard in chain(self.event.guard):
                 if guard.loop is not None:
                     # Where a loop's body runs at all, its test held on the first pass.
@@ -288,6 +291,31 @@ def _fitting(shared: Term) -> Iterator[Term]:
             most = (SHARED_MAX - sizes.get((), 0)) // factor
             if monomial[0].type.lo <= most <= monomial[0].type.hi:
                 yield t.compare("<=", monomial[0], t.const(most, monomial[0].type))
+
+
+def _whole_rows(terms: list[Term], block: Sequence[Term]) -> Iterator[Term]:
+    """A tensor's elements divided by the length of a row: a tensor is a product of its extents.
+
+    What is divided by the block, by the lanes of a vector or by a power of two like those is no number of rows.
+    """
+    seen: set[Term] = set()
+    while terms:
+        item = terms.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        terms.extend(item.args)
+        if item.op == "div":
+            whole, row = item.args
+            while whole.op == "cast":
+                whole = whole.args[0]
+            asked = whole.data.data if whole.op == "atom" else None
+            if not (isinstance(asked, Call) and asked.name == "numel" and isinstance(whole.type, Int)):
+                continue
+            parts = {row, *t.leaves(row)}
+            if parts.isdisjoint(block) and not (row.op == "const" and row.data in _LANES):
+                rest = t.binary("mod", whole, t.convert(row, whole.type), whole.type)
+                yield t.compare("==", rest, t.const(0, whole.type))
 
 
 def condition_ranges(conditions: list[Term]) -> dict[Term, Interval]:

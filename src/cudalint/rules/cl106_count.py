@@ -231,7 +231,7 @@ def _draft(
         if meant is None or meant <= top:
             continue
         kept = to.wrap(meant)
-        sizes = {k: v for k, v in width.named(env).items() if v != others or k == main.data.name}
+        sizes = width.named(env)
         outcome = f"becomes {digits(kept)}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
         event = launch.event
         related = (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import grids, kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.ids import BID
 from cudalint.facts.model import condition_ranges
 from cudalint.findings import Witness
 from cudalint.rules import launches
@@ -30,7 +31,7 @@ def check(launch: Launch) -> Iterator[Draft]:
         return
     for axis, blocks in zip(kernels.AXES, launch.grid, strict=True):
         env = _empty(launch, blocks)
-        if env is None:
+        if env is None or _are_workers(launch, axis, blocks):
             continue
         # A floored grid that also loses elements is CL203, which says that it is empty below one block.
         found = short(launch)
@@ -94,6 +95,18 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
 def _is_given(leaf: Term) -> bool:
     """Whether a dimension is a member of a dim3 or of a parameter of class type: a finished grid that somebody made."""
     return bool(leaf.data.axis) or (leaf.data.kind == "param" and leaf.data.data is None)
+
+
+def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
+    """Whether the grid is one finished number beside the sizes: the kernel tests what it makes of its block's number
+    against something else."""
+    number = launches.bare(blocks)
+    if launch.kernel is None or number.op != "atom":
+        return False
+    return any(
+        BID[axis] in item.ids and not any(number in t.leaves(launch.at_launch(x)) for x in t.atoms_of(item.limit))
+        for item in launch.kernel.layout.coordinates
+    )
 
 
 def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
