@@ -349,6 +349,11 @@ def test_launch_forms(text: str, form: str) -> None:
     assert found.target.kind == "kernel"
 
 
+def test_built_ins_by_their_older_names() -> None:
+    old = body("z = hipBlockDim_x * hipBlockIdx_x + hipThreadIdx_x;")
+    assert show(old) == show(body("z = blockDim.x * blockIdx.x + threadIdx.x;"))
+
+
 def test_launch_of_a_pointer() -> None:
     found = launch("void f(void (*fp)(float*), float* x) { fp<<<1, 2>>>(x); }")
     assert found.kernel == ""

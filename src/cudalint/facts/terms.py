@@ -216,6 +216,8 @@ def binary(op: str, a: Term, b: Term, type_: Type | None) -> Term:
         a.op == "const" and a.data == 1 and op == "mul" and not isinstance(type_, Float)
     ):
         return b
+    if op == "mul" and isinstance(type_, Int) and 0 in (x.data for x in (a, b) if x.op == "const"):
+        return const(0, type_)
     if a is b and op in ("min", "max", "and", "or"):
         return a
     if op in ("min", "max") and isinstance(type_, Int) and (a.op == "const" or b.op == "const"):

@@ -11,7 +11,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
-from cudalint.ir.nodes import Call, Var
+from cudalint.ir.nodes import Call, Name, Var
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
@@ -23,6 +23,13 @@ Assignment = dict["Term", int]
 _BUDGET = 6000
 #: A device-sized grid where the source asks the device: multiprocessors and blocks on each.
 SM_COUNT, BLOCKS_PER_SM = 40, 4
+_DEVICE = {
+    ("thread", "perblock"): 1024, ("thread", "permultiprocessor"): 2048, ("thread", "dim"): 1024, ("blockdim",): 1024,
+    ("blocks", "permultiprocessor"): 32, ("warpsize",): 32, ("maxgridsize[1]",): 65535, ("maxgridsize[2]",): 65535, ("maxgridsize",): (1 << 31) - 1,
+    ("griddimx",): (1 << 31) - 1, ("griddim",): 65535, ("shared", "optin"): 227 << 10, ("shared", "perblock"): 48 << 10,
+    ("shared", "permultiprocessor"): 228 << 10, ("register",): 65536, ("regs",): 65536, ("block", "size"): 256,
+}  # fmt: skip
+"""What devices usually answer, by words of what they are asked."""
 
 
 def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
@@ -34,19 +41,15 @@ def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
         return usual[0]
     if info.kind not in ("device",):
         return None
-    name = info.name.lower()
     if isinstance(info.data, Call) and "PerMultiprocessor" in info.data.name:
         return BLOCKS_PER_SM  # an occupancy query, whatever its result is put into
-    if "multiprocessorcount" in name or "sm" in name.split(".")[-1]:
+    asked = next((x.name for x in info.data.args if isinstance(x, Name)), "") if isinstance(info.data, Call) else ""
+    name = (asked or info.name.rpartition(".")[2]).lower().replace("_", "")
+    if "multiprocessorcount" in name or "sm" in name.replace("smem", ""):
         return sm_count
-    if "maxthreadsperblock" in name:
-        return 1024
-    if "warpsize" in name:
-        return 32
-    if "maxgridsize" in name:
-        return (1 << 31) - 1
-    if "block" in name and "size" in name:
-        return 256
+    for words, value in _DEVICE.items():
+        if all(word in name for word in words):
+            return value
     if "grid" in name:
         return sm_count * BLOCKS_PER_SM
     return BLOCKS_PER_SM
@@ -157,4 +160,9 @@ def allowed(condition: Term, env: Assignment) -> bool:
     try:
         return bool(t.evaluate(condition, env))
     except t.Undefined:
-        return not t.leaves(condition) <= env.keys()
+        leaves = t.leaves(condition)
+        if leaves <= env.keys():
+            return False
+        # A product is 0 with any of its factors, whatever the others are.
+        nothing = {x: t.const(0, x.type) for x in leaves if env.get(x) == 0 and isinstance(x.type, Int)}
+        return not nothing or t.substitute(condition, nothing) is not t.FALSE

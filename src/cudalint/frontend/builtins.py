@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 AXES = frozenset("xyzw")
 SPECIALS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
+#: HIP's older spellings of them, macros of its own headers: ``hipBlockIdx_x``.
+HIP_SPECIALS = {f"hip{name[0].upper()}{name[1:]}_{axis}": (name, axis) for name in SPECIALS for axis in "xyz"}
 
 #: Macros and enumerators of the standard and CUDA headers.
 CONSTANTS: dict[str, tuple[Type, int | float | None]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from cudalint.frontend.builtins import CONSTANTS, SPECIALS
+from cudalint.frontend.builtins import CONSTANTS, HIP_SPECIALS, SPECIALS
 from cudalint.frontend.literals import character, number
 from cudalint.frontend.parse import descendants
 from cudalint.frontend.typing import FUNCTION, INSTANCES, Typer, arguments_of, class_of
@@ -24,6 +24,7 @@ from cudalint.ir.types import (
     DIM3,
     I8,
     I32,
+    U32,
     VOID,
     Array,
     Ptr,
@@ -160,6 +161,8 @@ class Names(Typer):
             return Special(a, b, DIM3, name, "")
         if name == "warpSize" and found is None:
             return Special(a, b, I32, "warpSize", "")
+        if name in HIP_SPECIALS and found is None:
+            return Special(a, b, U32, *HIP_SPECIALS[name])
         if kind is Unknown:
             return Name(a, b, name, found)  # type: ignore[arg-type]  # an Unknown
         if found is not None:

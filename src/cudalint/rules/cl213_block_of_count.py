@@ -35,7 +35,7 @@ def check(launch: Launch) -> Iterator[Draft]:
         return
     if any(launches.is_template(x) for x in leaves):
         return
-    counts = (leaves & _counted(launch)) - _divisors(launch)
+    counts = {x for x in leaves & _counted(launch) if x.data.kind not in _CONSTANTS} - _divisors(launch)
     if not counts:
         return
     threads = t.const(1, U64)
