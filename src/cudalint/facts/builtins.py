@@ -27,7 +27,7 @@ from cudalint.facts.events import Barrier, Collective, Pointer, Record
 from cudalint.facts.ids import SPECIALS
 from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import I32, U32, U64, Float, Int
+from cudalint.ir.types import BOOL, I32, I64, U32, U64, Float, Int
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,7 @@ _AXES = "xyz"
 _SHUFFLE = re.compile(r"shfl(?:_(down|up|xor))?")
 _TILE = re.compile(r"thread_block_tile<\s*(\d+)")
 _LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
+_TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
 _BLOCK_THREADS = re.compile(r"Block\w+<[^<>]*?,\s*(\d+)\s*[,>]")
@@ -280,6 +281,15 @@ def _allocation(walker: Walker, node: ir.Call, _name: str) -> Value:
     return result
 
 
+def _fits_int(walker: Walker, node: ir.Call, name: str) -> Value:
+    """``canUse32BitIndexMath(tensor)``: fewer elements than the largest int, and offsets that an int holds too."""
+    if len(node.args) != 1:
+        return walker.unseen(node, [walker.value(a) for a in node.args])
+    asked = ir.Call(node.start, node.end, I64, "numel", [], receiver=node.args[0])
+    count = t.convert(walker.term(_method(walker, asked, "numel")), I64)
+    return t.land(t.compare("<", count, const(I32.hi, I64)), walker.fresh("call", f"{name}()", BOOL, data=node))
+
+
 def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
     if len(node.args) == 2:
         places = [walker.place(a) for a in node.args]
@@ -411,6 +421,12 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
     if name == "empty" and not node.args:
         size = ir.Call(node.start, node.end, U64, "size", [], receiver=receiver)
         return t.compare("==", t.convert(walker.term(_method(walker, size, "size")), U64), const(0, U64))
+    shape = _shape(walker, receiver)
+    if shape and name == "numel":
+        return functools.reduce(lambda a, b: t.binary("mul", a, b, I64), shape)
+    axis = args[0].data if args and isinstance(args[0], Term) and args[0].op == "const" else None
+    if shape and name == "size" and isinstance(axis, int) and -len(shape) <= axis < len(shape):
+        return shape[axis]
     if not node.args and name not in WAITS:
         # An accessor: the same object answers the same until something else is called on it.
         key: tuple[Any, ...] = ("method", _identity(walker, receiver), name)
@@ -436,6 +452,19 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
     walker.value(receiver)
     may_have_changed(walker, receiver)
     return walker.unseen(node, args)
+
+
+def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:
+    """The extents of a tensor that was made from a list of them in this function: ``at::zeros({n, 3})``."""
+    made = walker.value(receiver) if isinstance(receiver, ir.Ref) else None
+    event = next((x for x in walker.flow.calls if x.result is made), None)
+    if event is None or event.node.name.rpartition("::")[2] not in _TENSORS or not event.args:
+        return None
+    listed, given = event.node.args[0], event.args[0]
+    if not isinstance(listed, ir.Construct) or not isinstance(given, Term) or given.op != "atom":
+        return None
+    extents = given.data.inputs
+    return [t.convert(x, I64) for x in extents] if len(extents) == len(listed.args) else None
 
 
 def may_have_changed(walker: Walker, node: ir.Expr) -> None:
@@ -505,5 +534,6 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(NO_RETURN, _no_return),
     **dict.fromkeys(DEVICE_QUERIES, _device_query),
     **dict.fromkeys(ALLOCATIONS, _allocation),
+    "canUse32BitIndexMath": _fits_int,
     "swap": _swap,
 }  # fmt: skip
