@@ -265,3 +265,32 @@ def test_sizes_that_a_fault_does_not_need_are_one(cudalint: Cudalint, write: Cal
     (finding,) = cudalint.json("--select", "CL303", "heads.cu")
     assert finding["witness"]["sizes"] == {"rows": 257, "batch": 1, "heads": 1}
     assert finding["witness"]["grid"] == [3, 1, 1]
+
+
+CUT = """
+__global__ void scale(float* x, size_t n) {
+    const size_t wide = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int i = wide;
+    if (i < n) x[i] *= 2.0f;
+}
+void run(float* x, size_t n) {
+    if (n > 0) scale<<<(unsigned)(n / 256 + (n % 256 != 0)), 256>>>(x, n);
+}
+"""
+
+
+def test_a_cut_offset_that_its_test_turns_away_is_no_witness(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("cut.cu", CUT)
+    (finding,) = cudalint.json("--select", "CL111", "cut.cu")
+    assert finding["witness"]["values"] == {"offset in 32 bits": 0, "offset meant": 1 << 32}
+
+
+def test_a_column_without_the_blocks_number_is_within_the_block(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("rows.cu", """
+        __global__ void copy(float* y, const float* x, int w, int h) {
+            int i = (blockIdx.x * blockDim.y + threadIdx.y) * w + threadIdx.x;
+            if (i < w * h) y[i] = x[i];
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL501", "rows.cu")
+    assert finding["witness"]["thread"] == {"block": [0, 0, 0], "thread": [15, 0, 0]}
+    assert finding["witness"]["values"] == {"x of that thread": 15, "row it should not touch": 1}

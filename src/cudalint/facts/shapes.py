@@ -105,13 +105,15 @@ def axes(p: Poly) -> dict[str, Axis]:
     result: dict[str, Axis] = {}
     pairs: dict[str, tuple[str, Poly]] = {}
     # A block's number belongs to the thread's whose scale it is a block of, of the same axis first.
-    for same, like_block in ((True, True), (False, True), (True, False)):
+    for same, fits in (
+        (True, is_extent), (False, is_extent), (True, is_block), (False, is_block), (True, bool)
+    ):  # fmt: skip
         for a, scale in threads.items():
             for b, per_block in blocks.items():
                 if a in pairs or (a == b) is not same or any(b == other for other, _ in pairs.values()):
                     continue
                 size = divide(per_block, scale)
-                if size is not None and (not like_block or is_block(size)):
+                if size is not None and fits(size):
                     pairs[a] = (b, size)
     for a, scale in threads.items():
         grid, size = pairs.get(a, ("", None))
@@ -122,6 +124,11 @@ def axes(p: Poly) -> dict[str, Axis]:
             name = b if b not in result else f"block {b}"
             result[name] = Axis(name, per_block, None, False, b, frozenset({BID[b]}))
     return result
+
+
+def is_extent(size: Poly) -> bool:
+    """Whether a number of elements is the block's extent along one axis."""
+    return any(size == block_size(a) for a in AXES)
 
 
 def is_block(size: Poly) -> bool:

@@ -9,7 +9,7 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, is_wide, strip
 from cudalint.findings import Witness, digits
-from cudalint.ir.types import Int
+from cudalint.ir.types import U32, U64, Int
 from cudalint.rules import offsets, support, width
 from cudalint.rules.draft import Draft, FixDraft
 
@@ -56,7 +56,8 @@ def _is_cut(event: Conversion) -> bool:
     """Whether a conversion keeps the lower half of an index or an offset: no size, no quotient, no data."""
     if not (isinstance(event.to, Int) and event.to.bits == 32 and isinstance(event.term.type, Int)):
         return False
-    if event.term.type.bits != 64 or event.term.op in _QUOTIENTS:
+    computed = strip(event.term)  # what was widened from 32 bits comes back as it was
+    if not (isinstance(computed.type, Int) and computed.type.bits == 64) or computed.op in _QUOTIENTS:
         return False
     leaves = t.leaves(event.term)
     if any(x.data.kind not in _PARTS for x in leaves) or not ids_of([event.term]):
@@ -106,9 +107,21 @@ def _limited(access: Access, event: Conversion) -> bool:
     return False
 
 
+def _turned_away(access: Access, event: Conversion) -> bool:
+    """Whether a test on the way to an access keeps away a value that is negative once it is cut: one of unsigned
+    64 bits, to which it is huge."""
+    assert isinstance(event.to, Int)
+    kept = t.convert(event.term, event.to)
+    return any(
+        condition.op in ("lt", "le") and condition.args[0].type is U64 and kept in _made_of(condition.args[0])
+        for condition in conjuncts(access.guard)
+    )
+
+
 def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
     assert isinstance(event.to, Int)
-    top = event.to.hi
+    positive = event.to.lo == 0 or _turned_away(access, event)
+    top = U32.hi if positive else event.to.hi
     p = t.poly(event.term)
     several = any(not ids_of(made) or any(offsets.is_free(x) for x in made) for made in offsets.factors(event.term))
     largest = offsets.highest(kernel.layout, access, p)
@@ -122,7 +135,7 @@ def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
         conditions = launch.conditions if launch is not None else ()
         env = offsets.sizes_over(here, top, reach, kernel.config, launch, conditions)
         offset = width.value(here, env, exact=False) if env is not None else None
-        if env is None or offset is None:
+        if env is None or offset is None or (positive and event.to.wrap(offset) < 0):
             continue
         return _draft(kernel, access, event, width.named(env), offset)
     return None

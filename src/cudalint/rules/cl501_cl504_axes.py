@@ -12,6 +12,7 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
+from cudalint.ir.nodes import Binary
 from cudalint.ir.types import I64
 from cudalint.rules import launches, support, tile_axes
 from cudalint.rules.draft import Draft
@@ -135,15 +136,34 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
         using = [u for u in using if u.access.index is not None and definition.term in _parts(u.access.index)]
         if not using or not all(needed <= u.alone for u in using):
             continue
-        name = definition.var.name
+        later = [x for x in (found.fast, found.slow) if x.name not in tested]
+        names = _tested_words(kernel, definition, later, using[0].access.guard)
         yield Draft(
             "CL504", definition.fn, definition.fn.file, definition.node.start, definition.node.end,
-            f"`{name}` is formed before `{found.fast.name}` and `{found.slow.name}` are tested: nothing is wrong while "
-            "it is used after the tests only, but the next edit that uses it above them is out of range",
+            f"`{definition.var.name}` is formed before {names} tested: nothing is wrong while it is used after "
+            "the tests only, but the next edit that uses it above them is out of range",
             "form the offset below the tests of both axes",
             Witness({}, values={"first use is on line": _line(using[0].access)}),
             fix=_below(kernel, definition, using),
         )  # fmt: skip
+
+
+def _tested_words(kernel: Kernel, definition: Definition, axes: Iterable[Axis], guard: Guard | None) -> str:
+    """What tests of the axes compare, as the source has it: "`i` and `j` are"."""
+    axes = list(axes)
+    places = {x: place for place in kernel.flow.comparisons for x in (place.term, t.lnot(place.term))}
+    names = {}
+    for bound in shapes.upper_bounds(guard):
+        place = places.get(bound.term)
+        if place is None or place.fn is not definition.fn or not isinstance(place.node, Binary):
+            continue
+        for axis in axes:
+            for side, node in zip(place.raw, (place.node.left, place.node.right)):
+                if any(shapes.mentions(expand(t.poly(side)), x) for x in axis.ids):
+                    names.setdefault(axis.name, f"`{support.text(place.fn, node)}`")
+    if len(names) < len(axes):
+        return "its coordinates are" if len(axes) > 1 else "one of its coordinates is"
+    return f"{' and '.join(names[x.name] for x in axes)} {'are' if len(axes) > 1 else 'is'}"
 
 
 def _below(kernel: Kernel, definition: Definition, using: list[_Use]) -> FixDraft | None:
@@ -260,10 +280,11 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
     limit = launch.at_launch(bound.term) if bound is not None else t.TRUE
     at = "xyz".index(axis.name)
     parts = [*launch.grid, *launch.block]
+    step = launch.at_launch(from_poly(axis.block, I64)) if axis.block else parts[3 + at]
     leaves = sorted(
         {
             x
-            for p in (total, width, limit, *parts)
+            for p in (total, width, step, limit, *parts)
             for x in t.leaves(p)
             if x.data.kind not in ("tid", "bid", "bdim", "gdim")
         },
@@ -275,8 +296,10 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
         if not 0 < w_ < t_:
             return None
         numbers = [t.evaluate(p, env) for p in parts]
-        size = numbers[3 + at]
-        b, i = support.on_axis(axis.grid or axis.name, w_ // size), support.on_axis(axis.name, w_ % size)
+        each, size = t.evaluate(step, env), numbers[3 + at]
+        if each < size or w_ % each >= size:
+            return None
+        b, i = support.on_axis(axis.grid or axis.name, w_ // each), support.on_axis(axis.name, w_ % each)
         return b, i, {**support.coordinates(b, i), **support.dimensions(*support.halves(numbers))}
 
     def goal(env: w.Assignment) -> bool:
@@ -298,14 +321,15 @@ def _edges(launch: Launch, at: int) -> tuple[int, ...]:
 
 
 def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Case | None:
-    """The same without a visible launch: two blocks of 16 x 16 threads over rows of 17 elements."""
+    """The same without a visible launch: two blocks of 16 x 16 threads over rows of 17 elements, of 15 where the
+    block's number takes no part in the coordinate."""
     shape = _shape(kernel)
-    at = "xyz".index(use.plane.fast.name)
-    size = shape[at]
+    axis = use.plane.fast
+    size = shape["xyz".index(axis.name)]
+    length = size + 1 if axis.is_global else size - 1
     limit = bound.term if bound is not None else t.TRUE
-    name = use.plane.fast.name
-    grid = support.on_axis(name, 2, other=1)
-    thread = support.on_axis(name, (size + 1) // size), support.on_axis(name, (size + 1) % size)
+    grid = support.on_axis(axis.grid or axis.name, 2, other=1)
+    thread = support.on_axis(axis.grid or axis.name, length // size), support.on_axis(axis.name, length % size)
     here = {**support.coordinates(*thread), **support.dimensions(grid, shape)}
     leaves = sorted(
         {x for p in (row, limit) for x in t.leaves(p) if x.data.kind not in ("tid", "bid", "bdim", "gdim")},
@@ -314,12 +338,12 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
 
     def goal(env: w.Assignment) -> bool:
         everything = {**env, **here}
-        return bool(t.evaluate(row, everything) == size + 1 and t.evaluate(limit, everything))
+        return bool(t.evaluate(row, everything) == length and t.evaluate(limit, everything))
 
-    env = w.solve(goal, leaves, extra=(size + 1, 2 * size + 2))
+    env = w.solve(goal, leaves, extra=(length, 2 * length))
     if env is None:
         return None
-    return support.sizes_of(env), grid, shape, thread, size + 1
+    return support.sizes_of(env), grid, shape, thread, length
 
 
 # --- CL502 --------------------------------------------------------------------------------------
