@@ -848,12 +848,6 @@ def spread(launched: Launched, distances: Iterable[int] = ()) -> list[Thread]:
     return list(dict.fromkeys(found))
 
 
-def name_of(thread: Thread) -> str:
-    """A thread in words."""
-    block, place = (str(x[0]) if x[1:] == (0, 0) else str(x) for x in thread)
-    return f"thread {place} of block {block}"
-
-
 def pairs_of(meetings: Iterable[Meeting]) -> Iterator[tuple[Access, Access, Loop | None]]:
     """What is the same of a meeting in launches of other sizes."""
     for item in meetings:

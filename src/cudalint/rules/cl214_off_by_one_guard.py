@@ -274,7 +274,7 @@ def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, 
     at = f"at {names} " if names else ""
     thread = launches.thread_words(found.thread, found.case.grid, found.case.block)
     what = f"`{support.text(access.fn, access.node)}`"
-    line = access.fn.file.span(access.node.start, access.node.end).line
+    line = support.line(access, place.fn.file)
     ends = (
         f"comes to element {found.element} of `{access.obj.name}`, which has {found.extent}"
         if found.element >= found.extent
@@ -283,7 +283,7 @@ def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, 
     related = [(access.fn.file, access.node.start, access.node.end, "what it lets through")]
     return Draft(
         "CL214", place.fn, place.fn.file, place.node.start, place.node.end,
-        f"`{support.text(place.fn, place.node)}` is off by one in front of {what} on line {line}: {at}{thread} passes "
+        f"`{support.text(place.fn, place.node)}` is off by one in front of {what} on {line}: {at}{thread} passes "
         f"and {ends}",
         "the indices end at n - 1: test `i < n`, or return at `i >= n`",
         Witness(

@@ -9,7 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.events import chain
 from cudalint.facts.terms import THREAD, WARP_UNIFORM
 from cudalint.findings import Witness
-from cudalint.rules import support
+from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -103,8 +103,7 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     exact = split.visible is False
     if exact:
         level = support.dropped(level)
-    line = barrier.fn.file.span(barrier.node.start, barrier.node.end).line
-    what = f"the barrier {barrier.name} on line {line}"
+    what = f"the barrier {barrier.name} on {support.line(barrier, event.fn.file)}"
     consequence = (
         lost
         or "since compute capability 7.0 the barrier waits for the remaining threads only; before that it was undefined"
@@ -112,13 +111,12 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
     message = f"threads for which {support.condition(guards[-1])} return here and never reach {what}: {consequence}" + (
         support.EXACT if exact else ""
     )
-    whom = _whom(split, barrier.scope, split.first_block)
     return Draft(
         "CL301", event.fn, event.fn.file, event.node.start, event.node.end, message,
         "keep every thread alive up to the barrier: put the loads and stores under the condition instead of returning",
         Witness(
             split.sizes, split.grid, split.block, (split.first_block, split.first),
-            _values(split, whom, split.others, split.taken, split.stays, split.first),
+            _values(split, barrier.scope, arrive=split.others, miss=split.taken, returned=True),
         ),
         ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
         level,
@@ -141,8 +139,8 @@ def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.S
     for store in stores:
         for load in loads:
             if load.obj is store.obj and load.scalar != store.scalar and _met(store, load, split, condition):
-                line = load.fn.file.span(load.node.start, load.node.end).line
-                return f"line {line} reads positions of `{store.obj.name}` that they would have stored"
+                line = support.line(load, event.fn.file)
+                return f"{line} reads positions of `{store.obj.name}` that they would have stored"
     return None
 
 
@@ -189,7 +187,6 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
     if split is None:
         return None
     exact = split.visible is False
-    whom = _whom(split, barrier.scope, split.stays_block)
     # Where a caller parts its threads, the call is the barrier they miss.
     fn, node, related = barrier.fn, barrier.node, support.calls(barrier)
     name = barrier.name
@@ -203,7 +200,7 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
         "move the barrier to where every thread passes it equally often",
         Witness(
             split.sizes, split.grid, split.block, (split.stays_block, split.stays),
-            _values(split, whom, split.taken, split.others, split.first, split.stays),
+            _values(split, barrier.scope, arrive=split.taken, miss=split.others, returned=False),
         ),
         ((parting.fn.file, parting.node.start, support.header_end(parting), "threads part here"), *related),
         "warning" if exact else None,
@@ -219,21 +216,18 @@ def _entered(barrier: Barrier, culprit: Guard) -> list[Term]:
     ]
 
 
-def _whom(split: support.Split, scope: str, block: support.Triple) -> str:
-    where = block[0] if split.block[1:] == (1, 1) else block
-    return f"of block {where}" if scope == "block" else f"of the {scope}"
-
-
-def _values(
-    split: support.Split, whom: str, arrive: int, miss: int, here: support.Triple, away: support.Triple
-) -> dict[str, int | str]:
+def _values(split: support.Split, scope: str, arrive: int, miss: int, *, returned: bool) -> dict[str, int | str]:
+    """How many threads of the block (or the grid) arrive and do not; one of either kind where data decides."""
     if split.counted:
+        block = launches.position(split.first_block, split.grid)
+        whom = f"of block {block}" if scope == "block" else f"of the {scope}"
         return {**split.there, f"threads {whom} that arrive": arrive, f"threads {whom} that do not": miss}
-    return {**split.there, f"arrives {whom}": f"thread {_name(here)}", "does not": f"thread {_name(away)}"}
-
-
-def _name(thread: support.Triple) -> str:
-    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
+    taken, other = (
+        launches.thread_words(x, split.grid, split.block)
+        for x in ((split.first_block, split.first), (split.stays_block, split.stays))
+    )
+    here, away = (other, taken) if returned else (taken, other)
+    return {**split.there, "arrives": here, "does not": away}
 
 
 def _reason(kernel: Kernel, guard: Guard, scope: str) -> tuple[str, list[Term], Guard]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
 from cudalint.findings import Witness
-from cudalint.rules import support
+from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -94,10 +94,9 @@ def _everywhere(kernel: Kernel, same: list[Launched], wanted: set[Access]) -> li
 def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
     a, b = item.earlier, item.later
     name = f"`{a.obj.name}[{item.address}]`" if a.obj.extent != 1 else f"`{a.obj.name}`"
-    one, other = _name(item.first[1]), _name(item.second[1])
-    line = a.fn.file.span(a.node.start, a.node.end).line
+    one, other = (launches.position(x[1], launched.block) for x in (item.first, item.second))
     first, second = (_DOES.get(x.mode, "writes") for x in (a, b))
-    where = "here" if a is b else f"on line {line}"
+    where = "here" if a is b else f"on {support.line(a, b.fn.file)}"
     by_data = " (its data picks the element)" if item.by_data else ""
     values: dict[str, int | str] = {
         "address": item.address,
@@ -123,10 +122,6 @@ def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
         Witness(launched.sizes, launched.grid, launched.block, item.second, values),
         ((a.fn.file, a.node.start, a.node.end, "the first access"), *support.calls(b)),
     )  # fmt: skip
-
-
-def _name(thread: tuple[int, int, int]) -> str:
-    return str(thread[0]) if thread[1:] == (0, 0) else str(thread)
 
 
 def experiment_cl304(bench: Bench) -> Plan:

@@ -55,17 +55,17 @@ def check(launch: Launch) -> Iterator[Draft]:
         return
     sizes, grid, block = found
     event, place = launch.event, sync.event
-    line = place.fn.file.span(place.node.start, place.node.end).line
+    line = support.line(place, event.fn.file)
     at = f" at {launches.told(sizes)}" if sizes else ""
     count = grid[0] * grid[1] * grid[2]
     if sync.limit is not None:
         text = (
-            f"{kernel.decl.name} waits on line {line} until all blocks have counted, and a plain launch does not "
+            f"{kernel.decl.name} waits on {line} until all blocks have counted, and a plain launch does not "
             f"promise that its {digits(count)} blocks{at} run at once"
         )
     else:
         text = (
-            f"{kernel.decl.name} syncs the whole grid on line {line} and is launched without cooperation: {sync.name} "
+            f"{kernel.decl.name} syncs the whole grid on {line} and is launched without cooperation: {sync.name} "
             f"is undefined for its {digits(count)} blocks{at}"
         )
     yield Draft(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Access, Event
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
+    from cudalint.frontend.source import SourceFile
     from cudalint.rules.support import Triple
 
 CODES = ("CL307",)
@@ -66,9 +67,9 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def _mismatches(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]:
     yield from _bounds(kernel, block)
-    yield from _collectives(kernel, block)
+    yield from _collectives(kernel, block, launch.event.fn.file)
     yield from _trees(kernel, launch, block)
-    yield from _written(kernel, block)
+    yield from _written(kernel, block, launch.event.fn.file)
 
 
 def _bounds(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
@@ -82,12 +83,12 @@ def _bounds(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
         )  # fmt: skip
 
 
-def _collectives(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+def _collectives(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterator[_Mismatch]:
     """A ``cub::Block*`` declared for other dimensions."""
     for barrier in kernel.flow.barriers:
         declared = barrier.threads
         if barrier.collective and declared is not None and declared != block[0]:
-            what = f"{barrier.name} on line {_line(barrier)} is declared for {declared}"
+            what = f"{barrier.name} on {support.line(barrier, seen_from)} is declared for {declared}"
             yield _Mismatch(
                 what, "launch the block that the collective is declared for", barrier, ("threads declared", declared)
             )
@@ -103,8 +104,9 @@ def _trees(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]
             continue
         dropped = _dropped(width)
         what = "it" if _of_block(tree.width) else plural(width, "element")
+        line = support.line(tree.access, launch.event.fn.file)
         yield _Mismatch(
-            f"the tree on line {_line(tree.access)} halves {what}, which is no power of two: element {dropped} of the "
+            f"the tree on {line} halves {what}, which is no power of two: element {dropped} of the "
             "block is added to nothing",
             "launch a power of two, or let the tree round its half up", tree.access, ("element left out", dropped),
         )  # fmt: skip
@@ -182,13 +184,13 @@ def _dropped(threads: int) -> int:
     return min(set(range(threads)) - sums[0])
 
 
-def _written(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
+def _written(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterator[_Mismatch]:
     """A larger block than the launched one written into the index: the rest of each share has no thread."""
     for access, share in _shares(kernel):
         if share > block[0] and block[1:] == (1, 1):
             yield _Mismatch(
-                f"its index on line {_line(access)} gives each block {share} elements: elements {block[0]} to "
-                f"{share - 1} of each have no thread",
+                f"its index on {support.line(access, seen_from)} gives each block {share} elements: elements "
+                f"{block[0]} to {share - 1} of each have no thread",
                 "form the index with `blockDim.x`, or launch the block that is written there", access,
                 ("first element of a share without a thread", block[0]),
             )  # fmt: skip
@@ -216,10 +218,6 @@ def _is_one(scalar: Poly, share: int) -> bool:
     return own == 0 or (own == 1 and p.get((BID["x"],), 0) == share and not p.get(()))
 
 
-def _line(event: Event) -> int:
-    return event.fn.file.span(event.node.start, event.node.end).line
-
-
 def experiment_cl307(bench: Bench) -> Plan:
     """What the launch leaves out: results of a sum over the block that lack elements, elements that nobody writes, a
     tile that is not filled, results that differ from those of the block that is written into the index. What a
@@ -237,7 +235,7 @@ def experiment_cl307(bench: Bench) -> Plan:
             return None
         for wrong in _bounds(bench.kernel, found[1]):
             return oracle.Fault("refused", wrong.text)
-        for wrong in _collectives(bench.kernel, found[1]):
+        for wrong in _collectives(bench.kernel, found[1], bench.kernel.decl.file):
             return oracle.Fault("wrong-value", wrong.text)
         return None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.facts import concrete, races
 from cudalint.facts import terms as t
 from cudalint.findings import Witness
-from cudalint.rules import cl201_cl211_strides, support
+from cudalint.rules import cl201_cl211_strides, launches, support
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ _KNOWN = frozenset({"tid", "bid", "bdim", "gdim", "param", "name"})
 
 def _update_draft(update: _Update, met: _Met, launched: Launched) -> Draft:
     access = update.write
-    one, other = races.name_of(met.first), races.name_of(met.second)
+    one, other = (launches.thread_words(x, launched.grid, launched.block) for x in (met.first, met.second))
     values: dict[str, int | str] = {"first": one, "second": other}
     if met.address is not None:
         values["element"] = met.address
@@ -294,11 +294,11 @@ def _stencil_draft(item: Meeting, launched: Launched) -> Draft:
     read, write = (item.earlier, item.later) if item.earlier.mode == "r" else (item.later, item.earlier)
     reader, writer = (item.first, item.second) if item.earlier is read else (item.second, item.first)
     element = f"`{read.obj.name}[{item.address}]`"
-    one, other = races.name_of(reader), races.name_of(writer)
-    line = write.fn.file.span(write.node.start, write.node.end).line
+    one, other = (launches.thread_words(x, launched.grid, launched.block) for x in (reader, writer))
+    line = support.line(write, read.fn.file)
     return Draft(
         "CL407", read.fn, read.fn.file, read.node.start, read.node.end,
-        f"{one} reads {element}, which {other} writes on line {line}: the value is the old one or the new by chance",
+        f"{one} reads {element}, which {other} writes on {line}: the value is the old one or the new by chance",
         "write to a second buffer, and exchange the two between launches",
         Witness(
             launched.sizes, launched.grid, launched.block, reader,

@@ -148,11 +148,10 @@ def check_early(kernel: Kernel) -> Iterator[Draft]:
         )  # fmt: skip
 
 
-def _tested_words(kernel: Kernel, definition: Definition, axes: Iterable[Axis], guard: Guard | None) -> str:
-    """What tests of the axes compare, as the source has it: "`i` and `j` are"."""
-    axes = list(axes)
+def _tested_words(kernel: Kernel, definition: Definition, axes: list[Axis], guard: Guard | None) -> str:
+    """What the tests of some axes compare, as the source has it, with its verb: "`i` and `j` are"."""
     places = {x: place for place in kernel.flow.comparisons for x in (place.term, t.lnot(place.term))}
-    names = {}
+    names: dict[str, str] = {}
     for bound in shapes.upper_bounds(guard):
         place = places.get(bound.term)
         if place is None or place.fn is not definition.fn or not isinstance(place.node, Binary):

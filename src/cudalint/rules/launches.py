@@ -442,10 +442,11 @@ def told(sizes: dict[str, int]) -> str:
 def thread_words(thread: tuple[Triple, Triple], grid: Triple, block: Triple) -> str:
     """``thread 3 of block 1``, ``thread (8, 3) of block (31, 21)``: as many coordinates as the launch has axes."""
     b, i = thread
-    return f"thread {_position(i, block)} of block {_position(b, grid)}"
+    return f"thread {position(i, block)} of block {position(b, grid)}"
 
 
-def _position(index: Triple, extents: Triple) -> str:
+def position(index: Triple, extents: Triple) -> str:
+    """``3``, ``(8, 3)``: as many coordinates as the extents have axes."""
     axes = 3 if extents[2] > 1 else 2 if extents[1] > 1 else 1
     return digits(index[0]) if axes == 1 else f"({', '.join(str(x) for x in index[:axes])})"
 

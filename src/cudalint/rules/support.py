@@ -51,6 +51,13 @@ def clip(file: SourceFile, start: int, end: int) -> str:
     return found if len(found) <= _SHORT else found[: _SHORT - 1] + "…"
 
 
+def line(event: Event, seen_from: SourceFile) -> str:
+    """``line 9``, and ``line 9 of tile.cuh`` in a message about another file."""
+    file = event.fn.file
+    number = file.span(event.node.start, event.node.end).line
+    return f"line {number}" if file.path == seen_from.path else f"line {number} of {file.path.rpartition('/')[2]}"
+
+
 def calls(event: Event) -> tuple[Place, ...]:
     """The calls through which an event inside a device function is reached, innermost first."""
     return tuple(
