@@ -46,3 +46,16 @@ def test_uniformity_tells_what_threads_share(shown: Callable[[str], str]) -> Non
     out = shown("uniformity")
     assert "barrier __syncthreads" in out
     assert "n <= blockIdx.x * blockDim.x + threadIdx.x: thread-dependent" in out
+
+
+def test_a_launch_beside_the_file_is_seen_through_the_declaration(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("kernels.cuh", "#pragma once\n__global__ void clear(float *x, int n);\n")
+    write("launch.cu", '#include "kernels.cuh"\nvoid run(float *x, int n) { clear<<<(n + 255) / 256, 256>>>(x, n); }\n')
+    write(
+        "kernels.cu",
+        '#include "kernels.cuh"\n__global__ void clear(float *x, int n) {\n'
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] = 0;\n}\n",
+    )
+    assert "kernel clear, visible launches: 1" in cudalint("debug", "--stage", "facts", "kernels.cu").stdout

@@ -97,7 +97,13 @@ class _Analysis:
         folder = os.path.dirname(self.file.path)
         including = set(self.project.including(self.file.path))
         # Beside the file a name must have one meaning; where the file is included it is this very kernel.
-        alone = {name for name in names if self.project.defining(folder, name) in ([], [self.file.path])}
+        alone = {
+            name
+            for name in names
+            if not any(
+                self.defines(path, name) for path in self.project.defining(folder, name) if path != self.file.path
+            )
+        }
         for path in self.project.linked(self.file.path) if names else ():
             wanted = (names if path in including else alone) & launching_words(self.project, path)
             if not wanted:
@@ -204,11 +210,16 @@ class _Analysis:
         found = [
             f
             for path in self.project.defining(os.path.dirname(event.fn.file.path), name)
-            if (file := self.project.file(path)).error is None
-            for f in file.declarations.functions_by_name.get(name, ())
-            if f.kind == "kernel" and f.has_body
+            for f in self.defines(path, name)
         ]
         return found[0] if len(found) == 1 else None
+
+    def defines(self, path: str, name: str) -> list[FunctionDecl]:
+        """The kernels of that name with a body in a file."""
+        file = self.project.file(path)
+        if file.error is not None:
+            return []
+        return [f for f in file.declarations.functions_by_name.get(name, ()) if f.kind == "kernel" and f.has_body]
 
     def specialised(self, target: FunctionDecl, event: LaunchEvent) -> FunctionDecl:
         """The kernel of that name whose parameters have exactly the arguments' types: an overload, `template<>`."""

@@ -504,20 +504,34 @@ def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
     source, names = decl.file.declarations.source, [name for name, _ in decl.template]
     own = [var for var in opened if var.name in names]
     found: dict[tuple[int, ...], None] = {}
+    apart: list[set[tuple[int, ...]]] = [set() for _ in own]
     for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<(?!<)", source):
         given = dict(zip(names, _arguments(source, match.end()), strict=False))
-        # What is not given has its default; a name may stand for anything.
-        values = [_literal(given[x.name]) if x.name in given else x.usual for x in own]
+        # What is not given has its default.
+        values = [_literal(given[x.name], decl) if x.name in given else x.usual for x in own]
         if all(values):
             found.setdefault(tuple(x[0] for x in values))
-    for var, column in zip(own, zip(*found, strict=True), strict=False):
-        var.usual = column
+        for seen, value in zip(apart, values, strict=True):
+            seen.add(value)
+    if found:
+        for var, column in zip(own, zip(*found, strict=True), strict=False):
+            var.usual = column
+    else:
+        for var, seen in zip(own, apart, strict=True):
+            if len(seen) == 1:
+                (var.usual,) = seen  # the same wherever the template is named, whatever the others are
 
 
-def _literal(text: str) -> tuple[int, ...]:
-    """The value of an integer or truth value as written; empty for anything else."""
+def _literal(text: str, decl: FunctionDecl) -> tuple[int, ...]:
+    """The value of an integer or truth value as written, or of an enumerator; empty for what may be anything."""
     number = _INTEGER.fullmatch(text)
-    return (int(number[1], 0),) if number else (int(text == "true"),) if text in ("true", "false") else ()
+    if number is not None:
+        return (int(number[1], 0),)
+    if text in ("true", "false"):
+        return (int(text == "true"),)
+    named = decl.file.declarations.scope.value(text, "") if text.isidentifier() else None
+    value = global_variable(named).init if named is not None and named.enum is not None else None
+    return (value.value,) if isinstance(value, Const) and isinstance(value.value, int) else ()
 
 
 def _arguments(source: str, start: int) -> list[str]:
