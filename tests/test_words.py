@@ -81,3 +81,87 @@ def test_a_line_of_another_file_comes_with_its_name(cudalint: Cudalint, write: C
     )
     (finding,) = cudalint.json("--select", "CL301", "k.cu")
     assert "__syncthreads on line 6 of sum.cuh: line 7 of sum.cuh reads positions of `part`" in finding["message"]
+
+
+LAMBDA = """
+template <typename F>
+void each(F f) { f(); }
+__global__ void one(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1.0f;
+}
+namespace app {
+void fill(float* x, int n) {
+    each([&] { one<<<n / 256, 256>>>(x, n); });
+}
+}
+"""
+
+
+def test_a_launch_in_a_lambda_stands_in_the_function_around_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", LAMBDA)
+    (finding,) = cudalint.json("--select", "CL203", "k.cu")
+    assert finding["function"] == "app::fill"
+    assert "called here from fill" in [x["message"] for x in finding["related"]]
+
+
+def test_a_size_without_a_name_is_what_the_source_has(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", """
+        struct Shape { long operator[](int axis) const; };
+        struct Tensor { float* data; Shape shape; };
+        __global__ void one(float* x, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) x[i] = 1.0f;
+        }
+        void fill(const Tensor* to) {
+            const int n = to->shape[1];
+            if (n > 0) one<<<(n - 1) / 256 + 1, 256>>>(to->data, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL106", "k.cu")
+    assert finding["message"].startswith("`to->shape[1]` is a 64-bit count cut to 32 bits")
+    assert set(finding["witness"]["sizes"]) == {"to->shape[1]"}
+
+
+def test_a_floored_block_is_no_floored_grid(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", """
+        __global__ void fours(float* x, int n) {
+            int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+            if (i < n) *reinterpret_cast<float4*>(x + i) = float4();
+        }
+        void fill(float* x, int rows, int width) {
+            if (width / 4 <= 1024) fours<<<rows, width / 4>>>(x, rows * width);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL203", "k.cu")
+    assert finding["message"].startswith("the launch of fours rounds the threads of a block down: at ")
+
+
+def test_a_name_of_both_sides_of_a_launch_is_told_apart(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", """
+        __global__ void copy(float4* y, const float4* x, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) y[i] = x[i];
+        }
+        void run(float* y, const float* x, int n) {
+            copy<<<n / 256 + 1, 256>>>((float4*)y, (const float4*)x, n / 4);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL212", "k.cu")
+    assert "at n = 5 (1 in the kernel) element 4 of 5" in finding["message"]
+
+
+def test_a_case_beside_the_launches_has_no_grid(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write(
+        "k.cu",
+        """
+        __global__ void tile(float* y, const float* x, int n) {
+            __shared__ float part[256];
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i >= n) return;
+            part[threadIdx.x] = x[i];
+            __syncthreads();
+            y[i] = part[255 - threadIdx.x];
+        }
+        void run(float* y, const float* x) { tile<<<4, 256>>>(y, x, 1024); }""",
+    )
+    (finding,) = cudalint.json("--select", "CL301", "k.cu")
+    assert "no visible launch comes to it" in finding["message"]
+    assert finding["witness"]["grid"] is None

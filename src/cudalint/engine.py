@@ -358,7 +358,7 @@ def place(draft: Draft, settings: Settings) -> Placed:
         message=draft.message,
         url=page.url,
         span=draft.file.span(draft.start, draft.end),
-        function=None if function is None else function.decl.qualname if function.decl else function.name,
+        function=function.within.qualname if function is not None and function.within is not None else None,
         related=tuple(Related(file.span(start, end), text) for file, start, end, text in draft.related),
         witness=draft.witness,
         fix=draft.fix and _placed_fix(draft.fix),

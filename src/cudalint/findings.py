@@ -41,7 +41,8 @@ class Related(NamedTuple):
 class Witness(NamedTuple):
     """The smallest case at which the fault shows, computed from the source.
 
-    ``sizes`` maps the runtime sizes' names to values; ``grid`` and ``block`` are the launch (x, y, z);
+    ``sizes`` maps the runtime sizes' names to values; ``grid`` and ``block`` are the launch (x, y, z), of which a case
+    beside the visible launches has no grid;
     ``thread`` is (blockIdx, threadIdx), each (x, y, z); ``values`` holds what goes wrong, in words and
     numbers (``{"first element without a thread": 256}``).
     """

@@ -344,7 +344,7 @@ def _by(witness: Witness, outcome: Outcome) -> bool:
     fault, setup = outcome.fault, outcome.setup
     if witness.thread is None or fault is None or fault.threads is None or setup is None:
         return True
-    if (witness.grid or setup.grid, witness.block or setup.block) != (setup.grid, setup.block):
+    if (witness.grid, witness.block or setup.block) != (setup.grid, setup.block):
         return True
     return bool((fault.threads == oracles.number(setup.grid, setup.block, *witness.thread)).any())
 

@@ -53,7 +53,8 @@ _LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
 _TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
-_BLOCK_THREADS = re.compile(r"Block\w+<[^<>]*?,\s*(\d+)\s*[,>]")
+_BLOCK_THREADS = re.compile(r"Block\w+<[^<>,]*(?:<[^<>]*>)?[^<>,]*,\s*(\d+)\s*[,>]")
+"""The second template argument, after the type."""
 _ALL_LANES = 0xFFFFFFFF
 
 
@@ -434,7 +435,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         if found is None:
             base = walker.value(receiver)
             inputs = (base,) if isinstance(base, Term) else ()
-            title = f"{_spelled(receiver)}.{name}()"
+            title = re.sub(r"\bempty(?=\(\)$)", "size", walker.source(node))  # which asks for the size, see above
             found = walker.unknown_value(
                 "size", title, node.type, node, inputs=inputs, level=UNKNOWN if walker.device and not inputs else 0
             )
@@ -502,20 +503,6 @@ def _identity(walker: Walker, node: ir.Expr) -> object:
     if isinstance(node, ir.Name):
         return node.name
     return id(node)
-
-
-def _spelled(node: ir.Expr) -> str:
-    if isinstance(node, ir.Ref):
-        return node.var.name
-    if isinstance(node, ir.Member):
-        return f"{_spelled(node.base)}.{node.field}"
-    if isinstance(node, ir.Index):
-        return f"{_spelled(node.base)}[{_spelled(node.index)}]"
-    if isinstance(node, ir.Const):
-        return node.text
-    if isinstance(node, ir.Call) and not node.args:
-        return f"{_spelled(node.receiver)}.{node.name}()" if node.receiver is not None else f"{node.name}()"
-    return node.name if isinstance(node, ir.Name) else "…"
 
 
 _HANDLERS: dict[str, Any] = {

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudalint.ir.nodes import Call
+
 #: Device functions that hold up the whole block until all of its threads arrive.
 BLOCK_BARRIERS = frozenset(
     {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__barrier_sync"}
@@ -159,6 +164,11 @@ DEVICE_MEMBERS = frozenset(
 )  # fmt: skip
 
 _ASSERTIONS = ("assert", "check", "require", "enforce", "expect", "ensure", "verify")
+
+
+def parses(call: Call) -> bool:
+    """Whether a call reads a number from a text."""
+    return call.name.rsplit("::", 1)[-1] in PARSERS
 
 
 def is_assertion(name: str) -> bool:

@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.builtins import known_call
-from cudalint.facts.calls import (
-    PARSERS,
-)
 from cudalint.facts.events import (
     CallEvent,
     CallSite,
@@ -108,7 +105,7 @@ class Expressions(Places):
     def do_index(self, node: ir.Index) -> Value:
         pointer = self.index(node)
         if pointer is None:
-            return self.unknown_value("unknown", "[]", node.type, level=UNKNOWN)
+            return self.unknown_value("unknown", self.source(node), node.type, level=UNKNOWN)
         if isinstance(node.type, Array):
             return pointer
         place = self.memory(pointer, node)
@@ -461,9 +458,7 @@ class Expressions(Places):
                     value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
         if target is not None and not target.has_body:
             pass
-        # What the standard library reads from a text can be any number.
-        name = self.source(node) if node.name.rsplit("::", 1)[-1] in PARSERS else node.name + "()"
-        result = self.unknown_value("call", name, node.type, node, level=level if self.device else 0)
+        result = self.unknown_value("call", self.source(node), node.type, node, level=level if self.device else 0)
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result
         self.flow.calls.append(event)
@@ -538,7 +533,7 @@ class Expressions(Places):
         self.guard = base
         self.alive = bool(paths)
         if not paths:
-            return self.unknown_value("unknown", callee.name, node.type)
+            return self.unknown_value("unknown", self.source(node), node.type)
         last_guard, result, env = paths[-1]
         for guard, returned, other in reversed(paths[:-1]):
             cond = self.condition_since(guard, base)
@@ -555,7 +550,7 @@ class Expressions(Places):
                     self.guard = item.after(self.guard)
         else:
             self.agreed([guard for guard, _, _ in paths], base)
-        return result if result is not None else self.unknown_value("call", callee.name, node.type, level=0)
+        return result if result is not None else self.unknown_value("call", self.source(node), node.type, level=0)
 
     def place_again(self, node: ir.Expr) -> Any:
         """The place of an argument already evaluated once: memory is not accessed a second time."""

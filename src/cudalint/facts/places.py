@@ -98,8 +98,8 @@ class Places(State):
             found = self.loads.get(key)
             if found is None:
                 inputs = (record,) if isinstance(record, Term) else ()
-                name = record.data.name if isinstance(record, Term) and record.op == "atom" else "?"
-                title = f"{name}.{place[2]}"
+                named = record.data.name if isinstance(record, Term) and record.op == "atom" else None
+                title = f"{named or self.source(place[3].base)}.{place[2]}"
                 if place[2] in DEVICE_MEMBERS and not self.device:
                     found = self.fresh("device", title, number(type_) or I32, inputs=inputs)
                 else:
@@ -255,7 +255,7 @@ class Places(State):
             # A container of the host holds the same while nothing is stored there.
             made = self.elements.get((base, node.type)) if not self.device else None
             if made is None:
-                name = base.data.name if base.op == "atom" else "?"
+                name = base.data.name if base.op == "atom" else self.source(node.base)
                 made = self.elements[base, node.type] = Pointer(
                     Obj("unknown", name, node.type, origin=(base,)), node.type
                 )

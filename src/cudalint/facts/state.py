@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 Env = dict[ir.Var, "Value"]
+_NAMED = 48
+"""Characters of an expression that names a value without a name."""
 _SCOPED = frozenset({"local", "param", "template"})
 """Kinds of variables that are gone after their block or call."""
 
@@ -166,8 +168,12 @@ class State:
             self.flow.operations.append(event)
 
     def source(self, node: ir.Node) -> str:
-        """The text of a node."""
-        return " ".join(self.fn.file.text[node.start : node.end].decode("utf-8", "replace").split())
+        """The text of a node on one line; of a long one the beginning, and the end of a call."""
+        text = self.fn.file.text[node.start : min(node.end, node.start + 2 * _NAMED)]
+        words = " ".join(text.decode("utf-8", "replace").split())
+        if node.end - node.start == len(text) and len(words) <= _NAMED:
+            return words
+        return words[: _NAMED - 2] + ("…)" if isinstance(node, ir.Call) else "…")
 
     def event(self, cls: type[Any], node: ir.Node) -> Any:
         self.seq += 1

@@ -482,7 +482,8 @@ class Lowerer(Variables):
         result, self.result = self.result, result
         self.leave(mark)
         function = Function(
-            "", kind, params, VOID if result is AUTO else result, body, self.file, a, b
+            self.within.name if self.within is not None else "", kind, params, VOID if result is AUTO else result,
+            body, self.file, a, b, within=self.within,
         )  # fmt: skip
         type_ = Struct(f"lambda@{a}", self.file.path)
         self.lambdas[type_] = function
@@ -562,7 +563,7 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
 
         kind = Asking
     lowerer = kind(decl.file.declarations, syntax.scope)
-    lowerer.kind = decl.kind
+    lowerer.kind, lowerer.within = decl.kind, decl
     opened = lowerer.bind_templates(syntax.templates, bindings)
     if opened and decl.template:
         _give_usual(decl, opened)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from cudalint.frontend.declare import Declarations, TypeDecl
+    from cudalint.ir.nodes import FunctionDecl
 
 #: How deep statements and expressions may nest before the rest is opaque.
 DEPTH = 200
@@ -74,6 +75,8 @@ class Names(Typer):
     def __init__(self, declarations: Declarations, prefix: str) -> None:
         super().__init__(declarations, prefix)
         self.this: Struct | None = None
+        self.within: FunctionDecl | None = None
+        """The function whose body this is."""
         self.members: dict[str, Var] = {}
         self.globals: dict[str, Var | Const | Type | None] = {}
         self.careful = False

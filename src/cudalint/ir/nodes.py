@@ -508,21 +508,23 @@ class Function:
     """A lowered function. ``launch_bounds`` is the first argument of ``__launch_bounds__``.
 
     ``decl`` is None for a lambda, whose captures are free: the variables of the enclosing function
-    appear in it as they are. ``this`` is the class of a method, whose fields appear as ``Var`` of
-    kind "field". ``asked`` is true where the type oracle was asked for what syntax leaves unknown.
+    appear in it as they are. ``within`` is the declaration in whose text it stands. ``this`` is the
+    class of a method, whose fields appear as ``Var`` of kind "field". ``asked`` is true where the type
+    oracle was asked for what syntax leaves unknown.
     """
 
     __slots__ = (
         "asked", "body", "decl", "end", "file", "kind", "launch_bounds", "name", "params", "returns", "start",
-        "template",
+        "template", "within",
     )  # fmt: skip
 
     def __init__(
         self, name: str, kind: FunctionKind, params: list[Var], returns: Type, body: Block, file: SourceFile,
         start: int, end: int, *, decl: FunctionDecl | None = None, template: list[Var] | None = None,
-        launch_bounds: Expr | None = None,
+        launch_bounds: Expr | None = None, within: FunctionDecl | None = None,
     ) -> None:  # fmt: skip
         self.name, self.kind, self.params, self.returns, self.body = name, kind, params, returns, body
         self.file, self.start, self.end, self.decl = file, start, end, decl
+        self.within = decl or within
         self.template, self.launch_bounds = template or [], launch_bounds
         self.asked = False

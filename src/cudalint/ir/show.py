@@ -13,7 +13,8 @@ def show(function: ir.Function) -> str:
     bounds = f" __launch_bounds__({expression(function.launch_bounds)})" if function.launch_bounds else ""
     if function.template:
         lines.append("template " + ", ".join(_variable(var) for var in function.template))
-    lines.append(f"{function.kind}{bounds} {function.name or 'lambda'}({params}) -> {function.returns}")
+    name = function.name if function.decl is not None else "lambda"
+    lines.append(f"{function.kind}{bounds} {name}({params}) -> {function.returns}")
     _statements(function.body.body, 1, lines)
     return "\n".join(lines) + "\n"
 

@@ -183,7 +183,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
     unit = _unit(first)
-    words = f"{t.show(limits[0])} {unit.many}" if t.leaves(limits[0]) else unit.counted(size)
+    plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
+    words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
 
 
@@ -422,6 +423,16 @@ def _each(found: Short) -> str:
     return f"a fixed number of {unit.many}"
 
 
+def _rounded(launch: Launch, axis: str) -> str:
+    """What of the launch is divided on an axis: the block alone, or the grid."""
+    assert launch.grid is not None and launch.block is not None
+    grid, block = (
+        any(p.op in ("div", "shr") and t.leaves(p) for p in launches.parts(dims["xyz".index(axis)]))
+        for dims in (launch.grid, launch.block)
+    )
+    return "the threads of a block" if block and not grid else "the number of blocks"
+
+
 def _draft(launch: Launch, found: Short) -> Draft:
     kernel = launch.kernel
     assert kernel is not None
@@ -437,14 +448,14 @@ def _draft(launch: Launch, found: Short) -> Draft:
     start, end = event.node.start, event.node.end
     if found.floored:
         message = (
-            f"the launch of {kernel.decl.name} rounds the number of blocks down{on}: {at}"
+            f"the launch of {kernel.decl.name} rounds {_rounded(launch, axis)} down{on}: {at}"
             + (f"it starts no block at all for {unit.counted(found.size)}" if empty
                else f"its threads come to {reach} of {unit.counted(found.size)}, and {elements} no thread")
         )  # fmt: skip
         also = _empty_at(launch, found)
         if also and not empty:
             message += f"; at {also} the launch is empty, and refused"
-        help_ = "round up, `n / t + (n % t != 0)`, with the guard in the kernel that a rounded-up grid needs"
+        help_ = "round up, `n / t + (n % t != 0)`, with the guard in the kernel that surplus threads need"
     else:
         message = (
             f"{_share_words(found)} of {kernel.decl.name} handles {_each(found)}, and this launch has too few for "

@@ -296,7 +296,7 @@ def _first(case: Case, access: Access, limit: _Limit) -> Case | None:
 
 def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> Draft:
     event = launch.event
-    names = launches.words(found.host)
+    names = launches.words(found.host, launch)
     at = f"at {names} " if names else ""
     start, end = event.node.start, event.node.end
     several = bool(found.along) or len(shapes.axes(expand(access.scalar or {}))) > 1

@@ -201,7 +201,7 @@ def _draft(kernel: Kernel, launch: Launch, packs: Packs, host: dict[Term, int], 
         return None
     access = packs.accesses[0][0]
     first, lost = total // packs.each * packs.each, total % packs.each
-    names = launches.words(host)
+    names = launches.words(host, launch)
     at = f"at {names} " if names else ""
     left = f"element {digits(first)}" if lost == 1 else f"elements {digits(first)} to {digits(total - 1)}"
     return Draft(

@@ -98,7 +98,7 @@ def _draft(
     if over is not None:
         env, main = over
         count = width.value(threads, env, exact=False) or 0
-        at.append(f"at {launches.words({main: env[main]})} it has {digits(count)}, more than the 1,024 there may be")
+        at.append(f"at {launches.words({main: env[main]})} it has {digits(count)}, more than the 1024 there may be")
         values["threads in a block"] = count
     if none is not None:
         zero = {

@@ -270,7 +270,7 @@ def _search(
 
 
 def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, found: _Past) -> Draft:
-    names = launches.words(found.host)
+    names = launches.words(found.host, launch)
     at = f"at {names} " if names else ""
     thread = launches.thread_words(found.thread, found.case.grid, found.case.block)
     what = f"`{support.text(access.fn, access.node)}`"

@@ -183,7 +183,7 @@ def _case(launch: Launch, tiles: Tiles) -> tuple[dict[Term, int], Case, int, int
 def _draft(launch: Launch, tiles: Tiles, host: dict[Term, int], case: Case, size: int, each: int) -> Draft:
     loop = tiles.loop
     access = tiles.accesses[0][0]
-    names = launches.words(host)
+    names = launches.words(host, launch)
     at = f"at {names} " if names else ""
     first, lost = size // each * each, size % each
     left = f"element {digits(first)}" if lost == 1 else f"elements {digits(first)} to {digits(size - 1)}"

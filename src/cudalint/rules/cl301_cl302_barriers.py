@@ -115,7 +115,7 @@ def _return_draft(kernel: Kernel, event: ReturnEvent, barrier: Barrier, guards: 
         "CL301", event.fn, event.fn.file, event.node.start, event.node.end, message,
         "keep every thread alive up to the barrier: put the loads and stores under the condition instead of returning",
         Witness(
-            split.sizes, split.grid, split.block, (split.first_block, split.first),
+            split.sizes, None if exact else split.grid, split.block, (split.first_block, split.first),
             _values(split, barrier.scope, arrive=split.others, miss=split.taken, returned=True),
         ),
         ((barrier.fn.file, barrier.node.start, barrier.node.end, "the barrier they miss"), *support.calls(event)),
@@ -193,13 +193,13 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
     if culprit.depth < len(barrier.stack):
         site = barrier.stack[culprit.depth]
         related = ((fn.file, node.start, node.end, f"the {name} inside"),)
-        fn, node, name = site.fn, site.call, f"{site.callee.name}, which waits at a {name},"
+        fn, node, name = site.fn, site.call, f"{support.called(site)}, which waits at a {name},"
     return Draft(
         "CL302", fn, fn.file, node.start, node.end,
         f"{name} is reached by some threads of the {barrier.scope} only: {reason}{support.EXACT if exact else ''}",
         "move the barrier to where every thread passes it equally often",
         Witness(
-            split.sizes, split.grid, split.block, (split.stays_block, split.stays),
+            split.sizes, None if exact else split.grid, split.block, (split.stays_block, split.stays),
             _values(split, barrier.scope, arrive=split.taken, miss=split.others, returned=False),
         ),
         ((parting.fn.file, parting.node.start, support.header_end(parting), "threads part here"), *related),

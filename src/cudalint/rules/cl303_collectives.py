@@ -248,7 +248,7 @@ def _draft(kernel: Kernel, event: Collective, found: _Fault) -> Draft:
         # Where a caller parts its lanes, the call is where they are missed.
         site = event.stack[guard.depth]
         related = ((fn.file, node.start, node.end, f"the {name} inside"),)
-        fn, node, name = site.fn, site.call, f"{site.callee.name}, which does a {name},"
+        fn, node, name = site.fn, site.call, f"{support.called(site)}, which does a {name},"
     caller = launches.thread_words((found.block, found.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
     if found.how == "lacks":
@@ -274,7 +274,7 @@ def _draft(kernel: Kernel, event: Collective, found: _Fault) -> Draft:
     return Draft(
         "CL303", fn, fn.file, node.start, node.end, text + (support.EXACT if exact else ""), _HELP[found.how],
         Witness(
-            trial.sizes, trial.grid, trial.block, (found.block, found.thread),
+            trial.sizes, None if exact else trial.grid, trial.block, (found.block, found.thread),
             {"calling lane": found.lane, "lane that is missing": found.other},
         ),
         related, "warning" if exact else None,

@@ -88,7 +88,7 @@ def _collectives(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterat
     for barrier in kernel.flow.barriers:
         declared = barrier.threads
         if barrier.collective and declared is not None and declared != block[0]:
-            what = f"{barrier.name} on {support.line(barrier, seen_from)} is declared for {declared}"
+            what = f"{barrier.name} on {support.line(barrier, seen_from)} is declared for {plural(declared, 'thread')}"
             yield _Mismatch(
                 what, "launch the block that the collective is declared for", barrier, ("threads declared", declared)
             )

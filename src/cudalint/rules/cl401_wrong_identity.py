@@ -262,7 +262,7 @@ def _draft(kernel: Kernel, fill: _Fill) -> Draft | None:
     level: Level | None = "warning" if signed or exact else None
     return Draft(
         "CL401", fill.fn, fill.fn.file, fill.start, fill.end, text, _HELP[fill.op],
-        Witness(sizes, grid, block, thread, {"every input": inputs, "result": str(made)}),
+        Witness(sizes, None if exact else grid, block, thread, {"every input": inputs, "result": str(made)}),
         (), level,
     )  # fmt: skip
 

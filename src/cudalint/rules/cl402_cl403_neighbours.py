@@ -348,7 +348,7 @@ def _draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
         f"the tests bound the index, not what `{support.text(access.fn, access.node)}` touches beside it: {at}{where} "
         f"comes to element {found.element}{end}{support.EXACT if exact else ''}",
         "test the neighbour itself, or clamp or wrap its index",
-        Witness(trial.sizes, trial.grid, trial.block, (visit.block, visit.thread), values),
+        Witness(trial.sizes, None if exact else trial.grid, trial.block, (visit.block, visit.thread), values),
         (*support.launched_at(kernel, 1), *support.calls(access)),
         "warning" if exact else None,
     )  # fmt: skip
@@ -369,7 +369,7 @@ def _row_draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
         f"{found.element} of {found.extent} and gets {other}{support.EXACT if exact else ''}",
         "test the column and the row of the neighbour apart, or clamp or wrap its column",
         Witness(
-            trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
+            trial.sizes, None if exact else trial.grid, trial.block, (visit.block, visit.thread),
             {"column": found.element, "columns": found.extent},
         ),
         (*support.launched_at(kernel, 1), *support.calls(access)),

@@ -255,7 +255,8 @@ def _tile_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Dr
         f"{found.position}, which holds what was left there{support.EXACT if exact else ''}",
         "store the identity of what is computed in an `else`, or fill the array before",
         Witness(
-            trial.sizes, trial.grid, trial.block, (found.block, found.thread), {"position": found.position},
+            trial.sizes, None if exact else trial.grid, trial.block, (found.block, found.thread),
+            {"position": found.position},
         ),
         ((store.fn.file, store.node.start, store.node.end, "stored here, by threads in range only"),
          *support.calls(load)),
@@ -313,7 +314,7 @@ def _local_draft(kernel: Kernel, event: Collective | Barrier, condition: Term, u
         f"gives what was left there{support.EXACT if exact else ''}",
         "start the variable with the identity of what is computed",
         Witness(
-            split.sizes, split.grid, split.block, (split.first_block, split.first),
+            split.sizes, None if exact else split.grid, split.block, (split.first_block, split.first),
             {"threads that give it unset": split.taken},
         ),
         related, "warning" if exact else None,

@@ -84,7 +84,7 @@ def _draft(kernel: Kernel, access: Access, address: Poly) -> Draft | None:
             f"address{support.EXACT if exact else ''}",
             f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
             Witness(
-                trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
+                trial.sizes, None if exact else trial.grid, trial.block, (visit.block, visit.thread),
                 {"offset": at, "width": width},
             ),
             (*support.launched_at(kernel, 1), *support.calls(access)),

@@ -461,12 +461,13 @@ def _tile_draft(found: Outside) -> Draft:
     names = launches.words(found.host)
     where = f"at {names} " if names else ""
     tile = f" in pass {found.tile} of the loop over tiles" if found.tile is not None else ""
-    along = found.on if len(found.on) == 1 else "another"
+    along = found.on if len(found.on) == 1 else "another axis"
     return Draft(
         "CL502", access.fn, access.fn.file, access.node.start, access.node.end,
         f"`{support.text(access.fn, access.node)}` can be out of range: one of its coordinates is tested, and {where}"
-        f"{launches.thread_words(found.thread, found.grid, found.block)} comes to {digits(found.value)}{tile} along "
-        f"{along}, which has {plural(found.extent, 'element')} and is not tested",
+        f"{launches.thread_words(found.thread, found.grid, found.block)} comes to coordinate {digits(found.value)} "
+        f"along {along}{tile}, where there {'is' if found.extent == 1 else 'are'} {plural(found.extent, 'element')} "
+        "and no test",
         "put the access under tests of all its coordinates: `row < rows && column < columns`",
         Witness(
             launches.named(found.host), found.grid, found.block, found.thread,

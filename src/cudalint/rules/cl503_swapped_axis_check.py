@@ -178,7 +178,7 @@ def _draft(kernel: Kernel, swap: Swap, place: Comparison, found: _Case) -> Draft
         "CL503", place.fn, place.fn.file, place.node.start, place.node.end,
         f"`{support.text(place.fn, place.node)}` tests a coordinate against another's size: rows are {row} long, and "
         f"it is the row's number that is tested against {row}: {at}elements {digits(other)} to {digits(own - 1)} of "
-        f"each row have no thread, and rows from {digits(other)} on, which are not there, have",
+        f"each row have no thread, and rows from {digits(other)} on, which are not there, have threads",
         f"swap the sizes: the coordinate within a row against {row}, the row's number against {size}",
         Witness(
             found.sizes, None, None, None,

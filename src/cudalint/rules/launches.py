@@ -8,6 +8,7 @@ from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
+from cudalint.facts.calls import parses
 from cudalint.facts.events import Pointer, Record, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.findings import digits
@@ -59,7 +60,7 @@ def is_size(leaf: Term) -> bool:
     """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range, and not
     what a function nobody here can see makes of its arguments (``div_ceil(n, 64)`` may well be at least 1)."""
     info = leaf.data
-    if info.kind == "call" and info.name.endswith("()"):
+    if info.kind == "call" and isinstance(info.data, ir.Call) and info.name.endswith(")") and not parses(info.data):
         return False
     return (info.kind in _SIZES or (info.kind == "exit" and _accumulated(info.data))) and info.level < t.UNKNOWN
 
@@ -429,9 +430,15 @@ def named(env: w.Assignment) -> dict[str, int]:
     return support.sizes_of(env)
 
 
-def words(env: w.Assignment) -> str:
-    """``n = 257, m = 1``"""
-    return told(named(env))
+def words(env: w.Assignment, launch: Launch | None = None) -> str:
+    """``n = 257, m = 1``; in words about the kernel of a launch ``n = 257 (64 in the kernel)``, where both have an
+    ``n`` and the launch passes something else."""
+    inner = {} if launch is None else {x.data.name: value for x, value in support.with_parameters(launch, env).items()}
+    sizes = named(env)
+    return ", ".join(
+        told({name: size}) + (f" ({digits(inner[name])} in the kernel)" if inner.get(name, size) != size else "")
+        for name, size in sizes.items()
+    )
 
 
 def told(sizes: dict[str, int]) -> str:

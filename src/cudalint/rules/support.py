@@ -16,7 +16,7 @@ from cudalint.ir.types import Float, Int
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cudalint.facts.events import Event, Guard
+    from cudalint.facts.events import CallSite, Event, Guard
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -64,6 +64,11 @@ def calls(event: Event) -> tuple[Place, ...]:
         (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
         for site in reversed(event.stack)
     )
+
+
+def called(site: CallSite) -> str:
+    """What a call calls, by name where it has one."""
+    return site.callee.name if site.callee.decl is not None else "the lambda"
 
 
 def condition(guard: Guard) -> str:
