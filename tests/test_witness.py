@@ -294,3 +294,114 @@ def test_a_column_without_the_blocks_number_is_within_the_block(cudalint: Cudali
     (finding,) = cudalint.json("--select", "CL501", "rows.cu")
     assert finding["witness"]["thread"] == {"block": [0, 0, 0], "thread": [15, 0, 0]}
     assert finding["witness"]["values"] == {"x of that thread": 15, "row it should not touch": 1}
+
+
+def test_a_size_that_the_host_divides_by_before_is_not_zero(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("split.cu", """
+        __global__ void scale(float* x, unsigned length) {
+            unsigned row = blockIdx.x * gridDim.y + blockIdx.y;
+            for (unsigned i = threadIdx.x; i < length; i += blockDim.x) x[row * length + i] *= 2.0f;
+        }
+        void run(float* x, unsigned rows, unsigned length, unsigned groups) {
+            dim3 grid(groups, rows / groups);
+            scale<<<grid, 256>>>(x, length);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "split.cu")
+    assert finding["witness"]["sizes"] == {"rows": 0, "groups": 1}
+    assert finding["witness"]["values"] == {"grid y": 0}
+
+
+def test_a_sum_overflows_where_the_branch_that_forms_it_is_taken(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("rows.cu", """
+        __global__ void scale(float* x, int n) {
+            for (long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] *= 2.0f;
+        }
+        template <typename T> void run(T* x, int rows, int length) {
+            const int packs = length / (4 / sizeof(T));
+            dim3 grid, block;
+            if (packs <= 1024) {
+                block.x = packs;
+                grid.x = rows;
+            } else {
+                block.x = 1024;
+                grid.x = (rows * length + 1023) / 1024;
+            }
+            scale<<<grid, block>>>(x, rows * length);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL104", "rows.cu")
+    assert finding["witness"]["sizes"] == {"rows": 1, "length": 2147482625}
+
+
+CUT_BELOW = """
+__global__ void scale(float* x, int n, int most) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= most;
+}
+void run(float* x, long size, int width) {
+    const int n = size, rank = width / 2;
+    if (width <= 1 || n <= rank) return;
+    scale<<<n / 256 + (n % 256 != 0), 256>>>(x, n, rank);
+}
+"""
+
+
+def test_a_cut_count_passes_what_it_is_held_against(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("ranked.cu", CUT_BELOW)
+    (finding,) = cudalint.json("--select", "CL106", "ranked.cu")
+    assert finding["witness"]["values"] == {"count": (1 << 32) + 2, "count in 32 bits": 2}
+
+
+INDEXED = """
+#include <ATen/cuda/detail/IndexUtils.cuh>
+__global__ void scale(float* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+void run(const at::Tensor& t) {
+    const int n = t.numel();
+    TORCH_CHECK(at::cuda::detail::canUse32BitIndexMath(t));
+    scale<<<(n + 2) / 3, 3>>>(t.data_ptr<float>(), n);
+}
+"""
+
+
+def test_a_tensor_that_32_bits_can_index_has_fewer_elements(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("indexed.cu", INDEXED)
+    (finding,) = cudalint.json("--select", "CL104,CL106", "indexed.cu")
+    assert finding["code"] == "CL104"
+    assert finding["witness"]["sizes"] == {"t.numel()": 2147483646}
+    write("indexed.cu", INDEXED.replace("(n + 2) / 3, 3", "(n + 1) / 2, 2"))
+    assert cudalint.json("--select", "CL104,CL106", "indexed.cu") == []
+
+
+INSTANCES = """
+#include <cassert>
+template <int TILE>
+__global__ void largest(float* out, const float* x, int rows) {
+    int row = blockIdx.x * 64 + threadIdx.x / 2;
+    if (row >= rows) return;
+    out[row] = fmaxf(x[row], __shfl_xor_sync(0xffffffff, x[row], 2, 4));
+}
+template <int WIDTH>
+void launch(float* out, const float* x, int rows) {
+    constexpr int TILE = WIDTH < 128 ? 64 : 16;
+    assert(rows % TILE == 0);
+    largest<TILE><<<rows / 64 + (rows % 64 != 0), 128>>>(out, x, rows);
+}
+void run(float* out, const float* x, int rows, int width) {
+    if (rows <= 0) return;
+    if (width == 64) launch<64>(out, x, rows);
+    if (width == 128) launch<128>(out, x, rows);
+}
+"""
+
+
+def test_a_check_that_hangs_on_a_template_parameter_holds_for_each_instance(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("instances.cu", INSTANCES)
+    (finding,) = cudalint.json("--select", "CL303", "instances.cu")
+    assert finding["level"] == "warning"
+    assert "no visible launch comes to it" in finding["message"]

@@ -114,7 +114,7 @@ def _offer(declarations: Declarations, offered: dict[bytes, list[_Piece]], alway
             offer(function.name, syntax_of(function).node)
     for type_ in declarations.types.values():
         offer(type_.name, type_.node)
-        for name in type_.constants or ():
+        for name in next(iter(type_.constants.values()), ()):
             offer(name, type_.node)
     for specialisations in declarations.specialisations.values():
         for type_ in specialisations:

@@ -15,14 +15,18 @@ from cudalint.ir.nodes import Call, Name, Var
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from cudalint.facts.terms import Term
 
 Assignment = dict["Term", int]
-_BUDGET = 6000
+_BUDGET, _STEPS = 6000, 2000
+_CHOSEN = frozenset({"param", "argc", "var", "size", "call", "load", "device", "sizeof"})
+"""Atoms of a host function whose values a case may choose."""
 #: A device-sized grid where the source asks the device: multiprocessors and blocks on each.
 SM_COUNT, BLOCKS_PER_SM = 40, 4
+#: What a constant that nobody here can see may be, the usual first.
+UNSEEN = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _DEVICE = {
     ("thread", "perblock"): 1024, ("thread", "permultiprocessor"): 2048, ("thread", "dim"): 1024, ("blockdim",): 1024,
     ("blocks", "permultiprocessor"): 32, ("warpsize",): 32, ("maxgridsize[1]",): 65535, ("maxgridsize[2]",): 65535, ("maxgridsize",): (1 << 31) - 1,
@@ -61,6 +65,16 @@ def instances(leaf: Term) -> tuple[int, ...]:
     return var.usual if leaf.data.kind == "param" and isinstance(var, Var) and var.kind == "template" else ()
 
 
+def unseen(leaf: Term) -> bool:
+    """Whether an atom is a constant of the program whose value nobody here can see: of a header that is not there, of
+    a class that is not known, set in another file, or left for a build to fill in."""
+    info = leaf.data
+    var = info.data
+    return info.kind == "name" or (
+        info.kind == "var" and isinstance(var, Var) and var.kind == "global" and var.const and var.init is None
+    )
+
+
 def instantiated(env: Assignment) -> bool:
     """Whether the values of template parameters are together those of an instance that the source shows."""
     columns = [(instances(x), v) for x, v in env.items() if x.op == "atom" and len(instances(x)) > 1]
@@ -89,9 +103,8 @@ def constants(terms: Iterable[Term], *, floats: bool = False) -> set[int | float
 def candidates(leaf: Term, known: Iterable[int], extra: Iterable[int] = ()) -> list[int]:
     """Values worth trying for a size, ascending: small ones, around ``known`` constants, ``extra`` as given."""
     info = leaf.data
-    if info.kind == "name":
-        # A constant of a header nobody here can see: what such constants usually are.
-        return [32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024]
+    if unseen(leaf):
+        return [*UNSEEN]
     low, high = max(0, info.lo), info.hi
     if isinstance(leaf.type, Int):
         high = min(high, leaf.type.hi)
@@ -137,6 +150,52 @@ def solve(
         env = dict(zip(everything, combination))
         if instantiated(env) and holds(goal, env) and all(allowed(c, env) for c in related):
             return env
+    return None
+
+
+def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | None:
+    """``env`` with values of what else its sizes are checked against, directly or through others, so that all
+    conditions hold; None where no such values are found.
+
+    What is no size stays without a value, and a condition that hangs on it does not count.
+    """
+    if not all(allowed(c, env) for c in conditions):
+        return None
+    asked = [(c, t.leaves(c)) for c in conditions]
+    asked = [(c, leaves) for c, leaves in asked if all(x in env or _can_be_chosen(x) for x in leaves)]
+    reached = list(env)
+    for leaf in reached:  # grows on the way
+        for _, leaves in asked:
+            if leaf in leaves:
+                reached += sorted(leaves.difference(reached), key=lambda x: x.key)
+    known = {*(int(c) for c in constants(c for c, _ in asked)), *env.values()}
+    steps = []
+    for leaf in reached[len(env) :]:
+        fixed = 4 if leaf.data.kind == "sizeof" else assumed(leaf)
+        values = instances(leaf) or ([fixed] if fixed is not None else candidates(leaf, known))
+        steps.append((leaf, sorted(values, key=lambda v: v == 0), [c for c, leaves in asked if leaf in leaves]))
+    return _chosen(env, steps, iter(range(_STEPS)))
+
+
+def _can_be_chosen(leaf: Term) -> bool:
+    return leaf.data.kind in _CHOSEN and isinstance(leaf.type, Int) and leaf.data.level < t.UNKNOWN
+
+
+def _chosen(
+    env: Assignment, steps: Sequence[tuple[Term, Sequence[int], list[Term]]], budget: Iterator[int]
+) -> Assignment | None:
+    """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold."""
+    if not steps:
+        return env
+    leaf, values, conditions = steps[0]
+    for value in values:
+        if next(budget, None) is None:
+            return None
+        more = {**env, leaf: value}
+        if instantiated(more) and all(allowed(c, more) for c in conditions):
+            found = _chosen(more, steps[1:], budget)
+            if found is not None:
+                return found
     return None
 
 

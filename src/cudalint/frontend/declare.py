@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import FunctionKind, Var
     from cudalint.ir.types import Type
 
+Arguments = tuple["Type | int | None", ...]
+"""What a class template is given; None for what is open."""
+
 # Plain texts are searched for far faster than a pattern of alternatives.
 _LAUNCHES = ("<<<", "cudaLaunchKernel", "cudaLaunchCooperative", "hipLaunchKernelGGL")
 
@@ -50,8 +53,8 @@ class TypeDecl:
     ``node`` is the class or enum specifier, the ``alias_declaration`` or, for a typedef, the
     ``type_definition``, whose ``declarator`` names it. ``templates`` are the template parameter
     lists around it, outermost first. ``resolved`` caches the type by template arguments,
-    ``constants`` the values of an enum's enumerators. ``arguments`` is the template argument list of
-    a specialisation, whose ``name`` includes it.
+    ``constants`` the values of an enum's enumerators by those of its class. ``arguments`` is the
+    template argument list of a specialisation, whose ``name`` includes it.
     """
 
     __slots__ = (
@@ -68,16 +71,17 @@ class TypeDecl:
         self.qualname = f"{scope}::{name}" if scope else name
         self.start = node.start_byte
         self.resolved: dict[tuple[object, ...], Type] = {}
-        self.constants: dict[str, int | None] | None = None
+        self.constants: dict[Arguments, dict[str, int | None]] = {}
         self.arguments: Node | None = None
 
 
 class ValueDecl:
-    """A namespace-scope variable, a static member or an enumerator; ``var`` once it has been lowered."""
+    """A namespace-scope variable, a static member or an enumerator; ``lowered`` for the template arguments of its
+    class that it was asked for with."""
 
     __slots__ = (
-        "declarations", "declarator", "defines", "enum", "in_class", "name", "node", "qualname", "scope", "templates",
-        "var",
+        "declarations", "declarator", "defines", "enum", "in_class", "lowered", "name", "node", "qualname", "scope",
+        "templates",
     )  # fmt: skip
 
     def __init__(
@@ -93,7 +97,7 @@ class ValueDecl:
         )
         self.templates, self.in_class, self.enum, self.defines = templates, in_class, enum, defines
         self.qualname = f"{scope}::{name}" if scope else name
-        self.var: Var | None = None
+        self.lowered: dict[Arguments, Var] = {}
 
 
 class Syntax:

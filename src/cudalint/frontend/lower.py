@@ -655,8 +655,8 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
     ``arguments`` are the template arguments of its class, ``instances`` how deep in instances of
     templates it is asked for.
     """
-    if decl.var is not None and not arguments:
-        return decl.var
+    if arguments in decl.lowered:
+        return decl.lowered[arguments]
     lowerer = Lowerer(decl.declarations, decl.scope)
     lowerer.instances = instances
     if decl.enum is not None:
@@ -664,9 +664,7 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
         a, b = decl.node.start_byte, decl.node.end_byte
         init = Const(a, b, I32, value, decl.name) if value is not None else None
         base = lowerer.resolve(decl.enum, ())
-        found = Var(decl.name, base, "global", a, b, const=True, init=init)
-        if not arguments:
-            decl.var = found
+        found = decl.lowered[arguments] = Var(decl.name, base, "global", a, b, const=True, init=init)
         return found
     lowerer.bind_templates(decl.templates, None, arguments)
     children = decl.node.children
@@ -689,11 +687,10 @@ def global_variable(decl: ValueDecl, arguments: tuple[Type | int | None, ...] = 
         decl.name, declared, kind, at.start_byte, at.end_byte, const=const, ref=ref, extern=flags.extern,
         static=flags.static,
     )  # fmt: skip
-    if not arguments:
-        # Before its initialiser is read: that may name the variable.
-        decl.var = var
     if instances > INSTANCES:
         return var
+    # Before its initialiser is read: that may name the variable.
+    decl.lowered[arguments] = var
     if value_node is not None and value_node.end_byte - value_node.start_byte <= _LONG_INITIALISER:
         var.init = lowerer.initial_value(value_node, declared)
         var.type = completed(declared, var.init, ref)
@@ -709,11 +706,9 @@ def _enumerators(
 ) -> dict[str, int | None]:  # fmt: skip
     """The values of the enumerators of ``decl``'s enum, None where they cannot be told."""
     assert decl.enum is not None
-    values = None if arguments else decl.enum.constants
+    values = decl.enum.constants.get(arguments)
     if values is None:
-        values = {}
-        if not arguments:
-            decl.enum.constants = values
+        values = decl.enum.constants[arguments] = {}
         if decl.enum.templates:
             lowerer.bind_templates(decl.enum.templates, None, arguments)
         following: int | None = 0

@@ -182,7 +182,12 @@ class Names(Typer):
         if decl is not None:
             from cudalint.frontend.lower import global_variable
 
-            return global_variable(decl)
+            # One member of an instance names another: the same instance's.
+            owner = decl.declarations.types.get(decl.scope) if decl.in_class and decl.templates else None
+            arguments = self.own_arguments(owner) if owner is not None and self.instances < INSTANCES else ()
+            if all(x is None for x in arguments):
+                return global_variable(decl)
+            return global_variable(decl, arguments, self.instances + 1)
         if name in SPECIALS:
             return DIM3
         if self.scope.functions(name, self.prefix):
@@ -243,18 +248,20 @@ class Names(Typer):
         return self.named("::".join(self.text(s) for s in scopes))
 
     def static_member(self, outer: Struct, name: str) -> Var | Const | None:
-        """The static member ``name`` of a class, with the class's template arguments in its initialiser."""
-        decl = class_of.get(outer)
-        if decl is None:
-            return None
-        value = decl.declarations.values.get(f"{decl.qualname}::{name}")
-        if value is None:
-            return None
+        """The static member ``name`` of a class or of its bases, with the class's template arguments in its
+        initialiser."""
         from cudalint.frontend.lower import global_variable
 
         if self.instances >= INSTANCES:
             return None
-        return global_variable(value, arguments_of.get(outer, ()), self.instances + 1)
+        lineage = [outer]
+        for class_ in lineage:  # grows on the way
+            decl = class_of.get(class_)
+            value = decl.declarations.values.get(f"{decl.qualname}::{name}") if decl is not None else None
+            if value is not None:
+                return global_variable(value, arguments_of.get(class_, ()), self.instances + 1)
+            lineage += [base for base in class_.bases if base not in lineage]
+        return None
 
     def number_literal(self, n: Node) -> Expr:
         a, b = n.start_byte, n.end_byte

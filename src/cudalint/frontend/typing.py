@@ -558,7 +558,7 @@ class Typer:
         """Fill in fields, size and alignment of a class."""
         fields: dict[str, Type] = {}
         result.fields = fields
-        result.defaults, result.fixed = {}, set()
+        result.defaults, result.fixed, result.bases = {}, set(), []
         union = decl.node.type == "union_specifier"
         size: int | None = 0
         align = 1
@@ -580,6 +580,7 @@ class Typer:
                     if base.type in TYPES:
                         type_ = self.type_of(base)
                         if isinstance(type_, Struct) and type_.fields is not None:
+                            result.bases.append(type_)
                             fields.update(type_.fields)
                             result.defaults.update(type_.defaults)
                             result.fixed.update(type_.fixed)

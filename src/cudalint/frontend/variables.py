@@ -326,12 +326,13 @@ class Variables(Launches):
         following: int | None = 0
         for child in body.children if body is not None else ():
             if child.type == "enumerator":
-                if child.child_count >= 3:
-                    following = fold(self.expr(child.children[-1]))
+                written = self.expr(child.children[-1]) if child.child_count >= 3 else None
+                if written is not None:
+                    following = fold(written)
                 name = self.text(child.children[0])
                 a, b = child.start_byte, child.end_byte
                 if following is None:
-                    self.bind(name, Var(name, I32, "local", a, b, const=True))
+                    self.bind(name, Var(name, I32, "local", a, b, const=True, init=written))
                 else:
                     self.bind(name, Const(a, b, I32, following, name))
                     following += 1

@@ -163,13 +163,14 @@ class Array(Type):
 
 class Struct(Type):
     """A class type. ``fields`` maps names to types in order; None when the body was not seen. ``defaults`` are
-    what some of them start as where nothing else is said; ``fixed`` are the const ones.
+    what some of them start as where nothing else is said; ``fixed`` are the const ones; ``bases`` the classes it is
+    made of.
 
     Instances are made by :func:`struct` (interned by qualified name and declaring file), so two
     projects' ``Params`` never mix.
     """
 
-    __slots__ = ("align", "defaults", "fields", "fixed", "key", "name", "packed_size")
+    __slots__ = ("align", "bases", "defaults", "fields", "fixed", "key", "name", "packed_size")
     name: str
     key: object
     fields: dict[str, Type] | None
@@ -177,12 +178,13 @@ class Struct(Type):
     align: int | None
     defaults: dict[str, Expr]
     fixed: set[str]
+    bases: list[Struct]
 
     def __new__(cls, name: str, key: object = None) -> Struct:
         self = _intern(cls, name, key)
         if not hasattr(self, "name"):
             self.name, self.key, self.fields, self.packed_size, self.align = name, key, None, None, None
-            self.defaults, self.fixed = {}, set()
+            self.defaults, self.fixed, self.bases = {}, set(), []
         return self
 
     @property

@@ -192,6 +192,9 @@ def split(
 
 
 def _split(kernel: Kernel, cond: Term, scope: str, given: Sequence[Term]) -> Split | None:
+    started = first_pass(cond)
+    if any(w.unseen(x) for x in t.leaves(started)):
+        cond = started  # whether a loop's variable differs between threads hangs on what its start is
     uniformity = kernel.uniformity("block" if scope == "block" else "grid")
     data = {x for x in t.leaves(cond) if x.data.kind not in _LAUNCH_KINDS and uniformity.level(x) > t.UNIFORM}
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
@@ -202,7 +205,9 @@ def _split(kernel: Kernel, cond: Term, scope: str, given: Sequence[Term]) -> Spl
         found = _split_at(launch, cond, data, scope, common)
         if found is not None:
             return found
-    found = _search(cond, data, scope, assignments_alone(kernel, [cond], data, common))
+    found = _search_whatever(
+        [cond, *common], data, scope, lambda pinned: assignments_alone(kernel, [cond], data, common, pinned)
+    )
     if found is None or not shown or len(shown) < len(kernel.launches):
         return found
     return found._replace(visible=False)
@@ -212,7 +217,10 @@ def _split_at(launch: Launch, cond: Term, data: set[Term], scope: str, given: Se
     """The same at one visible launch: its own grid and block, sizes that its host function lets through."""
     at_host = launch.at_launch(cond)
     held = [launch.at_launch(x) for x in given]
-    found = _search(at_host, data, scope, assignments_at(launch, [at_host], data, held))
+    parts = [*(launch.grid or ()), *(launch.block or ())]
+    found = _search_whatever(
+        [at_host, *held, *parts], data, scope, lambda pinned: assignments_at(launch, [at_host], data, held, pinned)
+    )
     if found is None:
         return None
     fixed = passed_constants(launch, [cond, *given])
@@ -255,10 +263,11 @@ class Assigned(NamedTuple):
 
 
 def assignments_at(
-    launch: Launch, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = ()
+    launch: Launch, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = (),
+    pinned: Mapping[Term, int] = _NOTHING,
 ) -> Iterator[Assigned]:  # fmt: skip
     """Cases of one visible launch for terms in its host's atoms: its own grid and block, sizes that its host function
-    lets through and for which ``given`` holds. ``data`` are atoms that get no value."""
+    lets through and for which ``given`` holds. ``data`` are atoms that get no value, ``pinned`` those that have one."""
     assert launch.grid is not None
     assert launch.block is not None
     parts = (*launch.grid, *launch.block)
@@ -276,14 +285,21 @@ def assignments_at(
 
     shape = [launch.known_block(a) or 0 for a in "xyz"]
     usual = (shape[0] or launch.config.block_size, shape[1] or 1, shape[2] or 1)
-    return _assignments(terms, data, dims, parts, usual, launch.config.max_elements, given)
+    asked = {x for term in (*terms, *given, *parts) for x in t.leaves(term)}
+    # A check of a size that hangs on a template parameter: `n % tile == 0`, where each instance has its tile.
+    checked = [
+        x for c in launch.conditions if not asked.isdisjoint(t.leaves(c)) for x in t.leaves(c) if w.instances(x)
+    ]  # fmt: skip
+    hosts = (*parts, *checked)
+    return _assignments(terms, data, dims, hosts, usual, launch.config.max_elements, given, pinned=pinned)
 
 
 def assignments_alone(
-    kernel: Kernel, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = ()
+    kernel: Kernel, terms: Sequence[Term], data: set[Term], given: Sequence[Term] = (),
+    pinned: Mapping[Term, int] = _NOTHING,
 ) -> Iterator[Assigned]:  # fmt: skip
     """Cases of a kernel by itself for which ``given`` holds: its usual block, and a grid that covers the sizes. What it
-    asserts of its sizes holds in all of them."""
+    asserts of its sizes holds in all of them. ``pinned`` atoms have a value."""
     asserted = [x.term for x in kernel.flow.asserted if not any(y.data.kind in _LAUNCH_KINDS for y in t.leaves(x.term))]
     known = [int(c) for c in w.constants(asserted)]
     usual = block_shape(kernel)
@@ -293,7 +309,8 @@ def assignments_alone(
         def dims(env: dict[Term, int], shape: Triple = shape) -> tuple[Triple, Triple] | None:
             return (_covering(env, shape), shape) if all(w.allowed(x, env) for x in asserted) else None
 
-        yield from _assignments(terms, data, dims, (), shape, kernel.config.max_elements, given, known, instance)
+        fixed = {**instance, **pinned}
+        yield from _assignments(terms, data, dims, (), shape, kernel.config.max_elements, given, known, fixed)
 
 
 def instances(kernel: Kernel) -> list[tuple[dict[Term, int], Triple | None]]:
@@ -304,7 +321,7 @@ def instances(kernel: Kernel) -> list[tuple[dict[Term, int], Triple | None]]:
         passed = {x: launch.mapping[x] for x in kernel.flow.template.values() if x in launch.mapping}
         block = launch.block or ()
         inner = {x for actual in (*passed.values(), *block) for x in t.leaves(actual)}
-        names = {x: w.candidates(x, ())[0] for x in inner if x.data.kind == "name"}
+        names = {x: w.UNSEEN[0] for x in inner if w.unseen(x)}
         given = [x for x in inner if w.instances(x)]
         for row in zip(*map(w.instances, given), strict=False) if given else [()]:
             env = {**names, **dict(zip(given, row, strict=True))}
@@ -333,25 +350,22 @@ def _assignments(
     around = (threads - 1, threads, threads + 1, usual[0] + 1, usual[1] + 1)
     choices: list[Sequence[int]] = []
     for leaf in sizes:
-        fixed = w.assumed(leaf)
-        values: Sequence[int] = [fixed] if fixed is not None else w.candidates(leaf, known, around)
-        values = [pinned[leaf]] if leaf in pinned else w.instances(leaf) or values
+        fixed = pinned.get(leaf, w.UNSEEN[0] if w.unseen(leaf) else None)
+        if fixed is None and not w.instances(leaf):
+            fixed = w.assumed(leaf)
+        values = [fixed] if fixed is not None else w.instances(leaf) or w.candidates(leaf, known, around)
         if leaf.data.kind == "count":
             values = list(range(_PASSES if len(sizes) == 1 else 3))
         elif limit is not None:
             values = [v for v in values if v <= limit]
         choices.append(values or [leaf.data.lo])
     # One thread over a full block is the case people meet; then the smallest.
-    over = tuple(
-        min(threads + 1, x.data.hi) if len(c) > 3 and x.data.kind != "name" else c[0] for x, c in zip(sizes, choices)
-    )
+    over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
     # What only the grid is made of need not be more than 1, unless it takes another block to show it.
     spare = {x for p in parts[:3] for x in t.leaves(p)} - leaves - {x for p in parts[3:] for x in t.leaves(p)}
     least = tuple(1 if x in spare and 1 in c else v for x, c, v in zip(sizes, choices, over))
-    # A constant that nobody here can see is what such constants usually are, as long as that will do.
-    likely = [c[:1] if x.data.kind == "name" else c for x, c in zip(sizes, choices)]
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
-    tries = dict.fromkeys([least, over, *islice(_diagonal(likely), most), *islice(_diagonal(choices), most)])
+    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most)])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
@@ -378,6 +392,27 @@ def passed_constants(launch: Launch, terms: Iterable[Term]) -> dict[str, int]:
         for x in {x for term in terms for x in t.leaves(term)}
         if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
     }
+
+
+def _search_whatever(
+    terms: Sequence[Term], data: set[Term], scope: str, cases: Callable[[Mapping[Term, int]], Iterable[Assigned]]
+) -> Split | None:
+    """What is found for the first of ``terms``, if something is whatever those constants are that nobody here can see.
+
+    Values for which no block has a second thread say nothing.
+    """
+    found = _search(terms[0], data, scope, cases(_NOTHING))
+    names = sorted({x for term in terms for x in t.leaves(term) if w.unseen(x)}, key=lambda x: x.key)
+    if found is None or not names:
+        return found
+    usual, *others = w.UNSEEN
+    for value in others:
+        for changed in (names, *([x] for x in names)):
+            pinned = dict.fromkeys(names, usual) | dict.fromkeys(changed, value)
+            several = [x for x in cases(pinned) if max(x.block) > 1]
+            if several and _search(terms[0], data, scope, several) is None:
+                return None
+    return found
 
 
 def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned]) -> Split | None:

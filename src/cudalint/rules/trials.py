@@ -86,7 +86,7 @@ def _is_data(leaf: Term, level: int, shared: bool) -> bool:
     info = leaf.data
     if info.kind == "load" and shared:
         return level > t.WARP_UNIFORM
-    return level > t.UNIFORM or info.kind == "name" or getattr(info.data, "kind", "") == "template"
+    return level > t.UNIFORM or w.unseen(leaf) or getattr(info.data, "kind", "") == "template"
 
 
 def shown(kernel: Kernel) -> list[Launch]:
