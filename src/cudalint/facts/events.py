@@ -100,15 +100,16 @@ class CallSite:
         self.call, self.fn, self.callee, self.guard, self.values = call, fn, callee, guard, values
 
 
-GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert"]
+GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert", "division"]
 
 
 class Guard:
     """One condition that holds here; ``parent`` holds those before it.
 
     ``term`` is true. ``why`` says where it comes from: the branch we are in (``if``), the loop whose
-    body this is, an early ``return``, ``break`` or ``continue`` that was not taken. ``node`` is the
-    statement and ``positive`` the side of it, so that two sides of one branch are known as such.
+    body this is, an early ``return``, ``break`` or ``continue`` that was not taken, a ``division`` by a divisor that
+    is not 0. ``node`` is the statement and ``positive`` the side of it, so that two sides of one branch are known as
+    such.
     ``fn`` is the function it stands in and ``depth`` the number of inlined calls around it.
     """
 

@@ -177,6 +177,8 @@ class Expressions(Places):
             event.op, event.left, event.right, event.raw, event.term = op, a, b, (left, right), term
             self.flow.comparisons.append(event)
         return term
+            if op in ("/", "%") and not self.device and isinstance(optype, Int):
+                self.divided(b, node)
 
     def pointer_arithmetic(self, node: ir.Binary, left: Value, right: Value) -> Value:
         if node.op in ("+", "-"):

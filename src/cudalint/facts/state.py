@@ -249,7 +249,8 @@ class State:
         """The conjunction of the guards added since ``base``."""
         result = t.TRUE
         for item in chain(guard, base):
-            result = t.land(item.term, result)
+            if item.why != "division":  # it chooses no path
+                result = t.land(item.term, result)
         return result
 
     def push(self, term: Term, why: GuardWhy, node: ir.Node, positive: bool = True, loop: Loop | None = None) -> None:
@@ -257,6 +258,12 @@ class State:
             self.flow.asserted.append(Asserted(term, node, self.fn))
         if term is not t.TRUE or loop is not None:
             self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
+
+    def divided(self, divisor: Term, node: ir.Node) -> None:
+        """What a host function divides by is not 0 from there on: it would have ended there."""
+        term = t.truth(divisor)
+        if term.op != "const" and t.bounds(divisor, {})[0] <= 0 and all(x.term is not term for x in chain(self.guard)):
+            self.push(term, "division", node)
 
     def agreed(self, ends: list[Guard | None], base: Guard | None) -> set[Term]:
         """Where paths meet again, what holds on each of them since ``base`` holds for all; returns those conditions."""

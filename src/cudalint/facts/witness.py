@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
 
 Assignment = dict["Term", int]
-_BUDGET, _STEPS = 6000, 2000
+_BUDGET, _STEPS = 6000, 200
 _CHOSEN = frozenset({"param", "argc", "var", "size", "call", "load", "device", "sizeof"})
 """Atoms of a host function whose values a case may choose."""
 #: A device-sized grid where the source asks the device: multiprocessors and blocks on each.
@@ -155,9 +155,10 @@ def solve(
 
 def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | None:
     """``env`` with values of what else its sizes are checked against, directly or through others, so that all
-    conditions hold; None where no such values are found.
+    conditions hold; None where there are no such values among those tried.
 
-    What is no size stays without a value, and a condition that hangs on it does not count.
+    What is no size stays without a value, and a condition that hangs on it does not count. So does everything where
+    the search takes too long.
     """
     if not all(allowed(c, env) for c in conditions):
         return None
@@ -174,7 +175,10 @@ def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | Non
         fixed = 4 if leaf.data.kind == "sizeof" else assumed(leaf)
         values = instances(leaf) or ([fixed] if fixed is not None else candidates(leaf, known))
         steps.append((leaf, sorted(values, key=lambda v: v == 0), [c for c, leaves in asked if leaf in leaves]))
-    return _chosen(env, steps, iter(range(_STEPS)))
+    try:
+        return _chosen(env, steps, iter(range(_STEPS)))
+    except StopIteration:
+        return env
 
 
 def _can_be_chosen(leaf: Term) -> bool:
@@ -184,13 +188,14 @@ def _can_be_chosen(leaf: Term) -> bool:
 def _chosen(
     env: Assignment, steps: Sequence[tuple[Term, Sequence[int], list[Term]]], budget: Iterator[int]
 ) -> Assignment | None:
-    """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold."""
+    """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold.
+
+    Each try takes one from ``budget``."""
     if not steps:
         return env
     leaf, values, conditions = steps[0]
     for value in values:
-        if next(budget, None) is None:
-            return None
+        next(budget)
         more = {**env, leaf: value}
         if instantiated(more) and all(allowed(c, more) for c in conditions):
             found = _chosen(more, steps[1:], budget)

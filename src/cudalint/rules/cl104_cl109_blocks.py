@@ -139,13 +139,16 @@ def _sum_draft(
     by = division.args[1]
     divisors = t.leaves(by) - (set(t.atoms_of(t.poly(dividend))) - set(t.atoms_of(t.poly(by))))
     block = {x for item in launch.block or () for x in t.leaves(item)}
+    fixed = {**dict.fromkeys(divisors & block, config.block_size), **width.defaults(launch, leaves, config)}
     # What divides and is no size of the block may be anything: with 1, nothing is added.
-    others_divide = dict.fromkeys(divisors - block, 2)
-    fixed = {**dict.fromkeys(divisors & block, config.block_size), **others_divide}
-    fixed.update(width.defaults(launch, leaves, config))
-    free = sorted((x for x in t.leaves(dividend) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
-    for main, others in width.tries(free):
-        env = {**width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, config), **fixed}
+    open_ = divisors - fixed.keys()
+    divide = (2, config.block_size) if open_ else (2,)
+    free = sorted(t.leaves(dividend) - fixed.keys() - open_, key=lambda x: (-reach.high(x), x.key))
+    conditions = width.on_the_way(launch, place)
+    cases = [(main, others, number) for number in divide for main, others in width.tries(free)]
+    for main, others, number in cases:
+        env = width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, config)
+        env.update({**dict.fromkeys(open_, number), **fixed})
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             here = {**env, main: n}
@@ -157,7 +160,7 @@ def _sum_draft(
             continue
         # The host may ask for a multiple of something.
         sizes = sorted({least, *(-(-least // c) * c for c in width.multiples(launch))})
-        allowed = (n for n in sizes if n <= high and all(w.allowed(c, {**env, main: n}) for c in launch.conditions))
+        allowed = (n for n in sizes if n <= high and w.completed({**env, main: n}, conditions) is not None)
         env[main] = least = next(allowed, -1)
         count, meant = width.value(division, env), width.value(division, env, exact=False)
         if least < 0 or count is None or meant is None:
@@ -376,6 +379,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
         if part.op == "const" and isinstance(part.data, float) and part.data > 0:
             divisors.update({math.ceil(part.data), round(1 / part.data)})
     mains: list[Term | None] = [*free] or [None]
+    conditions = width.on_the_way(launch, launch.event if item not in parts(launch.grid or ()) else place)
     for main, others in width.tries(mains):
         env = {**width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, launch.config), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
@@ -385,7 +389,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             count, meant = width.value(item, env), width.value(meant_term, env)
             if count is None or meant is None or count >= meant:
                 continue
-            if not all(w.allowed(c, env) for c in launch.conditions):
+            if w.completed(env, conditions) is None:
                 continue
             text = support.text(place.fn, place.node)
             own = {x.data.name for x in leaves}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Conversion
+    from cudalint.facts.events import Conversion, Event
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.ir.nodes import Function, Node
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CODES = ("CL106",)
 
 _LAST = 1 << 62
+_EDGE = 1 << 12
+"""Constants up to here may be what a shortened count is held against."""
 _GRID_MAX = (1 << 31) - 1
 
 
@@ -62,12 +64,12 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
             place = _place(launch, count, to, actual)
             if place is None:
                 continue
-            fn, node = place
+            at, node = place
             role = f"the {to} that" if sizes[formal] else f"an {to} in what"
             what = f"`{formal.data.name}` of {kernel.decl.name} is {role} its index is tested against"
-            draft = _draft(launch, reach, count, to.hi, fn, node, what, to)
+            draft = _draft(launch, reach, count, to.hi, at, node, what, to)
             if draft is not None:
-                yield draft._replace(fix=_wide_parameter(launch, formal, count, fn, node)), id(node)
+                yield draft._replace(fix=_wide_parameter(launch, formal, count, at.fn, node)), id(node)
 
 
 def _wide_parameter(launch: Launch, formal: Term, count: Term, fn: Function, node: Node) -> FixDraft | None:
@@ -144,8 +146,8 @@ def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
                 if reach.high(count) > to.hi and not _is_quotient(count):
                     place = _place(launch, count, to, None)
                     if place is not None:
-                        fn, node = place
-                        draft = _draft(launch, reach, count, to.hi, fn, node, "it sizes the grid", to)
+                        at, node = place
+                        draft = _draft(launch, reach, count, to.hi, at, node, "it sizes the grid", to)
                         if draft is not None:
                             yield draft, id(node)
         if number == 0:
@@ -170,8 +172,8 @@ def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Dr
             continue
         place = _place(launch, count, to, None)
         if place is not None:
-            fn, node = place
-            draft = _draft(launch, reach, count, _GRID_MAX, fn, node, "it is the grid itself, one block an item", to)
+            at, node = place
+            draft = _draft(launch, reach, count, _GRID_MAX, at, node, "it is the grid itself, one block an item", to)
             if draft is not None:
                 yield draft, id(node)
 
@@ -184,13 +186,13 @@ def _parts(term: Term) -> Iterator[Term]:
         stack.extend(item.args)
 
 
-def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[Function, Node] | None:
+def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[Event, Node] | None:
     """Where the count loses its upper half: the conversion, or the argument where the call itself converts."""
     event = launch.event
     if actual is not None and actual is count and event.args is not None and event.node.args is not None:
         for value, node in zip(event.args, event.node.args, strict=False):
             if value is actual and node is not None:
-                return event.fn, node
+                return event, node
     # What a helper called before does with the count is its own business, unless it is what gave it.
     last: Conversion | None = None
     beside = True
@@ -199,18 +201,21 @@ def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[F
             away = conversion.stack != event.stack[: len(conversion.stack)]
             if beside or not away:
                 last, beside = conversion, away
-    return None if last is None else (last.fn, last.node)
+    return None if last is None else (last, last.node)
 
 
 def _draft(
-    launch: Launch, reach: Reach, count: Term, top: int, fn: Function, node: Node, what: str, to: Int
+    launch: Launch, reach: Reach, count: Term, top: int, place: Event, node: Node, what: str, to: Int
 ) -> Draft | None:
-    config = launch.config
+    config, fn = launch.config, place.fn
     leaves = t.leaves(count)
     if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
         return None  # followed round a loop: what bounds it is not known here
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
+    conditions = width.on_the_way(launch, place)
+    held = (int(c) for c in w.constants(w.relevant(conditions, leaves)) if 0 < c <= _EDGE)
+    beyond = sorted({1, *(n for c in held for n in (c, c + 1))})
     for main, others in width.tries(free):
         env = {**width.others_at(launch, leaves, others, config), **fixed}
 
@@ -221,12 +226,9 @@ def _draft(
         least = width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
         if least is None:
             continue
-        # A check of the shortened count turns away those that come out negative.
-        tries = [n for n in (least, max(least, (1 << 32) + 1)) if n <= reach.high(main)]
-        cases = [{**env, main: n} for n in tries if all(w.allowed(c, {**env, main: n}) for c in launch.conditions)]
-        if not cases:
-            continue
-        env = cases[0]
+        # A check of the shortened count turns away what comes out negative, or below what it is held against.
+        tries = [n for n in (least, *((1 << 32) + c for c in beyond)) if least <= n <= reach.high(main)]
+        env[main] = next((n for n in tries if w.completed({**env, main: n}, conditions) is not None), 0)
         meant = width.value(count, env)
         if meant is None or meant <= top:
             continue

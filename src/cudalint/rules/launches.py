@@ -123,7 +123,6 @@ def smallest(
 
     The first of ``leaves`` is made as small as possible; ``ones`` stay at 1. None where no case is found.
     """
-    conditions = [c for c in launch.conditions if not t.leaves(c).isdisjoint(leaves)]
     inner, kept = set(block_leaves), set(ones)
     # `block(K / 4)`: K is a size as any other, and its remainders are what matters.
     divided = {
@@ -160,7 +159,7 @@ def smallest(
         return None
 
     def good(env: w.Assignment) -> bool:
-        return w.instantiated(env) and w.holds(goal, env) and all(w.allowed(c, env) for c in conditions)
+        return w.instantiated(env) and w.holds(goal, env) and w.completed(env, launch.conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:
@@ -212,7 +211,8 @@ def _diagonal(choices: list[list[int]]) -> Iterator[tuple[int, ...]]:
         yield ()
         return
     moving = [k for k, c in enumerate(choices) if len(c) > 1] or [0]
-    bases = [tuple(c[min(k, len(c) - 1)] for c in choices) for k in range(2)]
+    positive = [[v for v in c if v] or c for c in choices]
+    bases = [tuple(c[min(k, len(c) - 1)] for c in of) for of, k in ((positive, 0), (positive, 1), (choices, 1))]
     seen = set()
     for base in bases:
         for at in moving:

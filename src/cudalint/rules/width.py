@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from cudalint.facts import grids
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import strip
@@ -215,9 +216,14 @@ def _sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] |
             found = value(grid, env, exact=False)
             if found is None or found < blocks:
                 continue
-        if all(w.allowed(c, env) for c in launch.conditions):
+        if w.completed(env, launch.conditions) is not None:
             return env
     return None
+
+
+def on_the_way(launch: Launch, event: Event) -> list[Term]:
+    """What holds where the launch is reached and something that it uses, evaluated before."""
+    return list(dict.fromkeys([*launch.conditions, *conjuncts(event.guard)]))
 
 
 def multiples(launch: Launch) -> list[int]:
@@ -253,7 +259,7 @@ def passing(
             continue
         for n in sorted({least, *(-(-least // c) * c for c in steps), *(c + 1 for c in edges if c >= least)}):
             env[main] = n
-            if n <= high and all(w.allowed(c, env) for c in launch.conditions):
+            if n <= high and w.completed(env, launch.conditions) is not None:
                 return env, main
     return None
 
