@@ -430,7 +430,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         return shape[axis]
     if not node.args and name not in WAITS:
         # An accessor: the same object answers the same until something else is called on it.
-        key: tuple[Any, ...] = ("method", _identity(walker, receiver), name)
+        key: tuple[Any, ...] = ("method", identity(walker, receiver), name)
         found = walker.loads.get(key)
         if found is None:
             base = walker.value(receiver)
@@ -445,7 +445,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         return found
     if name in _EXTENTS and all(isinstance(a, Term) and a.op == "const" for a in args):
         walker.value(receiver)
-        key = ("method", _identity(walker, receiver), name, *args)
+        key = ("method", identity(walker, receiver), name, *args)
         known = walker.loads.get(key)
         if known is None:
             known = walker.loads[key] = walker.unseen(node, args)
@@ -470,7 +470,7 @@ def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:
 
 def may_have_changed(walker: Walker, node: ir.Expr) -> None:
     """What an object and its parts answered no longer holds: something that may change it was called on it."""
-    named = _identity(walker, node)
+    named = identity(walker, node)
     for key in [x for x in walker.loads if x[0] == "method" and _is_part(x[1], named)]:
         del walker.loads[key]
 
@@ -483,7 +483,7 @@ def _is_part(named: object, of: object) -> bool:
     return True
 
 
-def _identity(walker: Walker, node: ir.Expr) -> object:
+def identity(walker: Walker, node: ir.Expr) -> object:
     """What two expressions that name the same object have in common: through references, members and elements."""
     while isinstance(node, ir.Cast):
         node = node.operand
@@ -497,9 +497,9 @@ def _identity(walker: Walker, node: ir.Expr) -> object:
         same = held if is_object else base
         return functools.reduce(lambda whole, field: (whole, field), path, same)
     if isinstance(node, ir.Member):
-        return (_identity(walker, node.base), node.field)
+        return (identity(walker, node.base), node.field)
     if isinstance(node, ir.Index) and isinstance(node.index, (ir.Const, ir.Ref)):
-        return (_identity(walker, node.base), walker.term(walker.value(node.index)))
+        return (identity(walker, node.base), walker.term(walker.value(node.index)))
     if isinstance(node, ir.Name):
         return node.name
     return id(node)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
-from cudalint.facts.builtins import known_call
+from cudalint.facts.assigned import assigned
+from cudalint.facts.builtins import identity, known_call
 from cudalint.facts.events import (
     CallEvent,
     CallSite,
@@ -105,7 +106,13 @@ class Expressions(Places):
     def do_index(self, node: ir.Index) -> Value:
         pointer = self.index(node)
         if pointer is None:
-            return self.unknown_value("unknown", self.source(node), node.type, level=UNKNOWN)
+            if self.device:
+                return self.unknown_value("unknown", self.source(node), node.type, level=UNKNOWN)
+            # An object's own `operator[]` answers the same until something else is called on it.
+            key = ("method", identity(self, node.base), "[]", self.term(self.value(node.index)))
+            if key not in self.loads:
+                self.loads[key] = self.unknown_value("load", self.source(node), node.type, level=0)
+            return self.loads[key]
         if isinstance(node.type, Array):
             return pointer
         place = self.memory(pointer, node)
@@ -170,6 +177,8 @@ class Expressions(Places):
             term = t.binary(_BINARY[op], a, b, number(optype))
             if op in ("*", "/"):
                 self.operation(term, node)
+            if op in ("/", "%") and not self.device and isinstance(optype, Int):
+                self.divided(b, node)
             return term
         term = t.compare(op, a, b) if op in ("<", "<=", ">", ">=", "==", "!=") else self.fresh("unknown", op, None)
         if term.op != "const":
@@ -177,8 +186,6 @@ class Expressions(Places):
             event.op, event.left, event.right, event.raw, event.term = op, a, b, (left, right), term
             self.flow.comparisons.append(event)
         return term
-            if op in ("/", "%") and not self.device and isinstance(optype, Int):
-                self.divided(b, node)
 
     def pointer_arithmetic(self, node: ir.Binary, left: Value, right: Value) -> Value:
         if node.op in ("+", "-"):
@@ -273,7 +280,7 @@ class Expressions(Places):
 
     def do_assign(self, node: ir.Assign) -> Value:
         target, op = node.target, node.op
-        place = self.place(target)
+        place = self.written(target)
         if not op:
             value: Value = self.value(node.value)
             if isinstance(value, Term) and isinstance(target.type, (Int, Float)):
@@ -294,6 +301,16 @@ class Expressions(Places):
         self.write(place, result, node, target)
         return result
 
+    def written(self, target: ir.Expr) -> Any:
+        """The place of what is assigned to; what an object's own `operator[]` answered there is forgotten."""
+        place = self.place(target)
+        if place is None and isinstance(target, ir.Index):
+            named, index = identity(self, target.base), self.term(self.value(target.index))
+            for key in [x for x in self.loads if x[:3] == ("method", named, "[]")]:
+                if key[3] is index or key[3].op != "const" or index.op != "const":
+                    del self.loads[key]
+        return place
+
     def compound(self, node: ir.Assign, old: Value, right: Value) -> Value:
         if isinstance(old, Pointer) and isinstance(right, Term):
             offset = right if node.op == "+" else t.negate(t.convert(right, I64), I64)
@@ -302,7 +319,7 @@ class Expressions(Places):
         return t.convert(result, number(node.target.type))
 
     def do_incdec(self, node: ir.IncDec) -> Value:
-        place = self.place(node.target)
+        place = self.written(node.target)
         type_ = node.target.type
         if place is not None and place[0] == "mem":
             pointer = place[1]
@@ -422,14 +439,7 @@ class Expressions(Places):
         if node.callee is not None:
             callee = self.value(node.callee)
             if isinstance(callee, Closure):
-                args = [self.value(a) for a in node.args]
-                outer = {var: self.env[var] for var in callee.copies if var in self.env}
-                self.env.update(callee.copies)
-                result = self.enter(node, callee.function, args, None)
-                for var in callee.copies:
-                    self.env.pop(var, None)
-                self.env.update(outer)
-                return result
+                return self.enter_closure(node, callee, [self.value(a) for a in node.args])
         elif node.receiver is None and node.target is None:
             return known_call(self, node, name)
         if node.receiver is not None:
@@ -458,12 +468,34 @@ class Expressions(Places):
                 value.obj.epoch += 1
                 if value.obj.kind == "local":
                     value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
+            elif isinstance(value, Closure) and not self.device:
+                self.called_back(node, value)
         if target is not None and not target.has_body:
             pass
         result = self.unknown_value("call", self.source(node), node.type, node, level=level if self.device else 0)
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result
         self.flow.calls.append(event)
+        return result
+
+    def called_back(self, node: ir.Call, closure: Closure) -> None:
+        """What a function that nobody sees does with a lambda: it calls it, any number of times, with anything
+        (``DISPATCH(type, "name", [&] { kernel<<<…>>>(…); })``)."""
+        if len(self.stack) >= _MAX_DEPTH or any(site.callee is closure.function for site in self.stack):
+            return
+        changed = assigned(closure.function.body, self.stores_cache)
+        self.clobber(changed)
+        self.enter_closure(node, closure, [])
+        self.clobber(changed)
+        self.alive = True
+
+    def enter_closure(self, node: ir.Call, closure: Closure, args: list[Value]) -> Value:
+        outer = {var: self.env[var] for var in closure.copies if var in self.env}
+        self.env.update(closure.copies)
+        result = self.enter(node, closure.function, args, None)
+        for var in closure.copies:
+            self.env.pop(var, None)
+        self.env.update(outer)
         return result
 
     def inline(self, node: ir.Call, target: ir.FunctionDecl) -> Value | None:

@@ -29,7 +29,8 @@ SM_COUNT, BLOCKS_PER_SM = 40, 4
 UNSEEN = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _DEVICE = {
     ("thread", "perblock"): 1024, ("thread", "permultiprocessor"): 2048, ("thread", "dim"): 1024, ("blockdim",): 1024,
-    ("blocks", "permultiprocessor"): 32, ("warpsize",): 32, ("maxgridsize[1]",): 65535, ("maxgridsize[2]",): 65535, ("maxgridsize",): (1 << 31) - 1,
+    ("blocks", "permultiprocessor"): 32, ("warpsize",): 32, ("maxgridsize[1]",): 65535,
+    ("maxgridsize[2]",): 65535, ("maxgridsize",): (1 << 31) - 1,
     ("griddimx",): (1 << 31) - 1, ("griddim",): 65535, ("shared", "optin"): 227 << 10, ("shared", "perblock"): 48 << 10,
     ("shared", "permultiprocessor"): 228 << 10, ("register",): 65536, ("regs",): 65536, ("block", "size"): 256,
 }  # fmt: skip
