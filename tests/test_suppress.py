@@ -272,6 +272,26 @@ def test_a_macro_is_one_finding(cudalint):
     assert (11, "SUM is used here too") in related
 
 
+def test_a_macro_used_in_an_argument_of_another_is_the_macro_itself(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write(
+        "a.cu",
+        "template <int N> __global__ void k(float *x, int c) {\n"
+        "    for (int i = threadIdx.x; i < c; i += blockDim.x) x[blockIdx.x * c + i] = N;\n}\n"
+        "#define CALL(...) [&] { __VA_ARGS__(); }()\n"
+        "#define LAUNCH(N) case N: k<N><<<rows, 256>>>(x, c); break;\n"
+        "void run(float *x, int c, int rows, int which) {\n"
+        "    CALL([&] {\n        switch (which) {\n            LAUNCH(1)\n            LAUNCH(2)\n        }\n    });\n}\n",
+    )
+    (found,) = cudalint.json("--select", "CL204")
+    assert (found["line"], found["column"]) == (9, 13)
+    assert [(r["line"], r["message"]) for r in found["related"]] == [
+        (5, "the macro LAUNCH is defined here"),
+        (10, "LAUNCH is used here too"),
+    ]
+
+
 def test_a_macro_is_suppressed_at_each_use_or_at_its_body(cudalint):
     assert check(cudalint, macro(one="ignore[CL301]")) == ["11: CL301"]
     assert check(cudalint, macro(one="ignore[CL301]", two="ignore[CL301]")) == []

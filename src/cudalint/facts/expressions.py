@@ -578,6 +578,8 @@ class Expressions(Places):
                 result = returned
         self.env = env
         self.forget(known)
+        if isinstance(result, Term) and result.op == "atom" and result.data.kind == "exit":
+            result.data.name = self.source(node)  # what its loop adds up has a name of the callee's
         if len(paths) == 1:
             for item in reversed(list(chain(last_guard, base))):
                 if item.why != "loop":

@@ -221,6 +221,8 @@ class Expander:
         self.limit = MAX_STEPS
         self.count = 0
         self.line = line
+        self.uses: dict[tuple[int, int], Macro] = {}
+        """The macros by where the file itself uses them, in arguments of other uses too."""
 
     def tokens(
         self, tokens: list[Token], depth: int = 0, pull: Callable[[], list[Token] | None] | None = None
@@ -267,6 +269,8 @@ class Expander:
                 del stack[close:]
                 if token.same and closing.same and closing.end > token.start:
                     token = token._replace(end=closing.end)
+                if token.same:
+                    self.uses[token.start, token.end] = macro
                 if (
                     depth == 0
                     and not stack

@@ -431,13 +431,15 @@ class Expansion:
     ``_use[i]`` is its place in ``uses``, -1 outside of them. No pieces: the text is the file's.
     """
 
-    __slots__ = ("_at", "_end", "_length", "_same", "_start", "_use", "gaps", "raw", "text", "uses")
+    __slots__ = ("_at", "_end", "_length", "_same", "_start", "_use", "gaps", "inner", "raw", "text", "uses")
 
     def __init__(self, scan: Scan) -> None:
         self.raw = scan.text
         self.text = scan.text
         self.gaps: list[Gap] = []
         self.uses: list[tuple[bytes, int, int, Macro]] = []
+        self.inner: dict[tuple[int, int], Macro] = {}
+        """All uses in the file, those in arguments of others among them."""
         self._length = 0
         self._at: list[int] = []
         self._start: list[int] = []
@@ -504,8 +506,13 @@ class Expansion:
     def use(self, offset: int) -> tuple[bytes, int, int, Macro] | None:
         if not self._at:
             return None
-        use = self._use[max(bisect_right(self._at, offset) - 1, 0)]
-        return self.uses[use] if use >= 0 and offset < self._length else None
+        piece = max(bisect_right(self._at, offset) - 1, 0)
+        use = self._use[piece]
+        if use < 0 or offset >= self._length:
+            return None
+        made = self._start[piece], self._end[piece]
+        macro = self.inner.get(made) if not self._same[piece] else None
+        return self.uses[use] if macro is None else (macro.name, *made, macro)
 
 
 def expand(scan: Scan) -> Expansion:
@@ -567,6 +574,7 @@ class _Second:
         events = scan.events
         table: Table = dict(scan.base)
         expander = Expander(table, lambda offset: scan.file.position(offset)[0])
+        expansion.inner = expander.uses
         next_event = 0
         size = len(text)
         budget = 8 * size + (1 << 20)

@@ -210,7 +210,8 @@ class SourceFile:
         return self.expansion.origin(start, end)
 
     def macro_use(self, offset: int) -> MacroUse | None:
-        """The outermost macro use whose expansion holds ``offset`` of ``text``."""
+        """The macro use whose expansion holds ``offset`` of ``text``: of several around one another the innermost that
+        the file itself has."""
         use = self.expansion.use(offset)
         return use and MacroUse(use[0].decode(), use[1], use[2], use[3])
 
