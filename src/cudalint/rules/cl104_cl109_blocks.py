@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
@@ -465,7 +466,9 @@ def overflow(bench: Bench, type_: Int) -> Callable[[Values], Fault | None]:
     def judge(host: Values) -> Fault | None:
         for axis, item in found:
             count, meant = width.value(item, host), width.value(item, host, exact=False)
-            if count is not None and meant is not None and count != meant:
+            place = width.origin(bench.launch.flow, item, bench.launch.event) if bench.launch is not None else None
+            formed = place is None or all(w.allowed(c, host) for c in conjuncts(place.guard))
+            if formed and count is not None and meant is not None and count != meant:
                 text = f"a count of the grid on {axis} is {count} in the machine's arithmetic, {meant} was meant"
                 return oracle.Fault("wrap", text)
         return None
