@@ -272,9 +272,7 @@ def test_a_macro_is_one_finding(cudalint):
     assert (11, "SUM is used here too") in related
 
 
-def test_a_macro_used_in_an_argument_of_another_is_the_macro_itself(
-    cudalint: Cudalint, write: Callable[..., Path]
-) -> None:
+def test_a_macro_used_in_an_argument_of_another_is_the_macro_itself(cudalint, write):
     write(
         "a.cu",
         "template <int N> __global__ void k(float *x, int c) {\n"
