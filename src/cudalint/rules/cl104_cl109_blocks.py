@@ -166,8 +166,12 @@ def _sum_draft(
         count, meant = width.value(division, env), width.value(division, env, exact=False)
         if least < 0 or count is None or meant is None:
             continue
-        if axis > 0 and (width.value(blocks, env, exact=False) or 0) > _ROWS:
+        everything = {**width.defaults(launch, t.leaves(blocks), config), **env}
+        made, wanted = width.value(blocks, everything), width.value(blocks, everything, exact=False)
+        if axis > 0 and (wanted or 0) > _ROWS:
             continue  # refused long before the sum overflows: CL205 says so
+        if made is not None and (made == wanted or (0 < made <= _ROWS and _strides(launch, axis))):
+            continue  # a limit stands between: as many blocks as without the overflow, or enough for a kernel that loops
         text = support.text(place.fn, place.node)
         own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
         named = {k: v for k, v in width.named(env).items() if v != others or k in own}
@@ -182,6 +186,10 @@ def _sum_draft(
             fix=_divide_first(place),
         )  # fmt: skip
     return None
+
+
+def _strides(launch: Launch, axis: int) -> bool:
+    return launch.kernel is not None and launch.kernel.layout.strides("xyz"[axis])
 
 
 def _launch_place(launch: Launch, place: Event) -> Iterator[support.Place]:
