@@ -16,7 +16,7 @@ from cudalint.rules import launches, support, width
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.harness import Values
@@ -166,12 +166,10 @@ def _sum_draft(
         count, meant = width.value(division, env), width.value(division, env, exact=False)
         if least < 0 or count is None or meant is None:
             continue
-        everything = {**width.defaults(launch, t.leaves(blocks), config), **env}
-        made, wanted = width.value(blocks, everything), width.value(blocks, everything, exact=False)
-        if axis > 0 and (wanted or 0) > _ROWS:
+        if axis > 0 and (width.value(blocks, env, exact=False) or 0) > _ROWS:
             continue  # refused long before the sum overflows: CL205 says so
-        if made is not None and (made == wanted or (0 < made <= _ROWS and _strides(launch, axis))):
-            continue  # a limit stands between: as many blocks as without the overflow, or enough for a kernel that loops
+        if _limited(launch, axis, env):
+            continue
         text = support.text(place.fn, place.node)
         own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
         named = {k: v for k, v in width.named(env).items() if v != others or k in own}
@@ -188,8 +186,15 @@ def _sum_draft(
     return None
 
 
-def _strides(launch: Launch, axis: int) -> bool:
-    return launch.kernel is not None and launch.kernel.layout.strides("xyz"[axis])
+def _limited(launch: Launch, axis: int, env: Mapping[Term, int]) -> bool:
+    """Whether a limit between a count and the grid makes an overflow harmless: as many blocks come of it as without, or
+    enough for a kernel that loops."""
+    assert launch.grid is not None
+    blocks = launch.grid[axis]
+    env = {**width.defaults(launch, t.leaves(blocks), launch.config), **env}
+    made, meant = width.value(blocks, env), width.value(blocks, env, exact=False)
+    strides = launch.kernel is not None and launch.kernel.layout.strides("xyz"[axis])
+    return made is not None and (made == meant or (strides and 0 < made <= _ROWS))
 
 
 def _launch_place(launch: Launch, place: Event) -> Iterator[support.Place]:
@@ -476,6 +481,7 @@ def overflow(bench: Bench, type_: Int) -> Callable[[Values], Fault | None]:
             count, meant = width.value(item, host), width.value(item, host, exact=False)
             place = width.origin(bench.launch.flow, item, bench.launch.event) if bench.launch is not None else None
             formed = place is None or all(w.allowed(c, host) for c in conjuncts(place.guard))
+            formed = formed and not (bench.launch is not None and _limited(bench.launch, "xyz".index(axis), host))
             if formed and count is not None and meant is not None and count != meant:
                 text = f"a count of the grid on {axis} is {count} in the machine's arithmetic, {meant} was meant"
                 return oracle.Fault("wrap", text)
