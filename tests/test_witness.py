@@ -405,3 +405,15 @@ def test_a_check_that_hangs_on_a_template_parameter_holds_for_each_instance(
     (finding,) = cudalint.json("--select", "CL303", "instances.cu")
     assert finding["level"] == "warning"
     assert "no visible launch comes to it" in finding["message"]
+
+
+def test_a_constant_that_nobody_sees_says_nothing_of_a_block(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write(
+        "a.cu",
+        '#include "elsewhere.h"\n__global__ void rope(float *x, int heads, int width) {\n'
+        "    for (int h = threadIdx.y; h < heads; h += blockDim.y)\n"
+        "        for (int c = threadIdx.x; c < width; c += blockDim.x) x[((long long)blockIdx.x * heads + h) * width + c] = 1;\n"
+        "}\nvoid run(float *x, int rows, int heads, int width) {\n    if (rows <= 0) return;\n"
+        "    rope<<<rows, dim3(LIB_WARP_SIZE, heads < 16 ? 4 : 8)>>>(x, heads, width);\n}\n",
+    )
+    assert cudalint.concise() == []

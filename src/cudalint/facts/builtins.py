@@ -27,7 +27,7 @@ from cudalint.facts.events import Barrier, Collective, Pointer, Record
 from cudalint.facts.ids import SPECIALS
 from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, I32, I64, U32, U64, Float, Int
+from cudalint.ir.types import BOOL, I32, I64, U32, U64, Float, Int, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,6 +73,8 @@ def known_call(walker: Walker, node: ir.Call, name: str) -> Value:
     handler = _HANDLERS.get(name)
     if handler is not None:
         return handler(walker, node, name)  # type: ignore[no-any-return]  # by name
+    if name.startswith("make_") and isinstance(node.type, Struct) and len(node.args) == len(node.type.fields or ()):
+        return walker.value(ir.Construct(node.start, node.end, node.type, node.args))  # `make_int2(w, h)`
     args = [walker.value(a) for a in node.args]
     if name in PURE or name.startswith(("make_", "__float2", "__double2", "__int2", "__uint2", "__half2", "__ll2")):
         terms = tuple(a for a in args if isinstance(a, Term))
@@ -442,6 +444,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             if isinstance(found, Term) and name in _EXTENTS:
                 found.data.lo = max(0, found.data.lo)
             walker.loads[key] = found
+            _extents(walker, node)
         return found
     if name in _EXTENTS and all(isinstance(a, Term) and a.op == "const" for a in args):
         walker.value(receiver)
@@ -449,10 +452,25 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         known = walker.loads.get(key)
         if known is None:
             known = walker.loads[key] = walker.unseen(node, args)
+            _extents(walker, node)
         return known
     walker.value(receiver)
     may_have_changed(walker, receiver)
     return walker.unseen(node, args)
+
+
+def _extents(walker: Walker, node: ir.Call) -> None:
+    """A tensor with elements has no extent of 0: what relates ``x.numel()`` and ``x.size(k)`` once both are asked."""
+    if node.name not in ("numel", "size") or node.receiver is None:
+        return
+    asked = identity(walker, node.receiver)
+    same = {key[2:]: x for key, x in walker.loads.items() if key[:2] == ("method", asked) and isinstance(x, Term)}
+    whole = same.get(("numel",))
+    if whole is None or not isinstance(whole.type, Int):
+        return
+    for key, extent in same.items():
+        if key[0] == "size" and len(key) == 2 and isinstance(extent.type, Int):
+            walker.follows(t.lor(t.truth(extent), t.compare("==", whole, const(0, whole.type))), node)
 
 
 def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:

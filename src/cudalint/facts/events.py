@@ -100,7 +100,7 @@ class CallSite:
         self.call, self.fn, self.callee, self.guard, self.values = call, fn, callee, guard, values
 
 
-GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert", "division"]
+GuardWhy = Literal["if", "loop", "return", "break", "continue", "short-circuit", "switch", "assert", "implied"]
 
 
 class Guard:

@@ -40,6 +40,7 @@ _BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "and", "|": "or", "^": "xor", "<<": "shl",
     ">>": "shr",
 }  # fmt: skip
+_CONTAINERS = ("std::vector", "std::deque", "std::span", "thrust::host_vector")
 
 
 class Expressions(Places):
@@ -105,6 +106,10 @@ class Expressions(Places):
 
     def do_index(self, node: ir.Index) -> Value:
         pointer = self.index(node)
+        if not self.device and isinstance(node.index, ir.Const) and str(node.base.type).startswith(_CONTAINERS):
+            # `v[0]` is read: there is a first element.
+            size = self.value(ir.Call(node.start, node.end, U64, "size", [], receiver=node.base))
+            self.follows(t.compare("<", t.convert(self.term(self.value(node.index)), U64), self.term(size)), node)
         if pointer is None:
             if self.device:
                 return self.unknown_value("unknown", self.source(node), node.type, level=UNKNOWN)

@@ -249,7 +249,7 @@ class State:
         """The conjunction of the guards added since ``base``."""
         result = t.TRUE
         for item in chain(guard, base):
-            if item.why != "division":  # it chooses no path
+            if item.why != "implied":  # it chooses no path
                 result = t.land(item.term, result)
         return result
 
@@ -261,9 +261,13 @@ class State:
 
     def divided(self, divisor: Term, node: ir.Node) -> None:
         """What a host function divides by is not 0 from there on: it would have ended there."""
-        term = t.truth(divisor)
-        if term.op != "const" and t.bounds(divisor, {})[0] <= 0 and all(x.term is not term for x in chain(self.guard)):
-            self.push(term, "division", node)
+        if t.bounds(divisor, {})[0] <= 0:
+            self.follows(t.truth(divisor), node)
+
+    def follows(self, term: Term, node: ir.Node) -> None:
+        """What holds from there on, since the program would have ended there or for what the values are."""
+        if term.op != "const" and all(x.term is not term for x in chain(self.guard)):
+            self.push(term, "implied", node)
 
     def agreed(self, ends: list[Guard | None], base: Guard | None) -> set[Term]:
         """Where paths meet again, what holds on each of them since ``base`` holds for all; returns those conditions."""

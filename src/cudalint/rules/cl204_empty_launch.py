@@ -9,6 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BID
 from cudalint.facts.model import condition_ranges
+from cudalint.facts.terms import Term
 from cudalint.findings import Witness
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import lost, short
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.model import Launch
-    from cudalint.facts.terms import Term
 
 CODES = ("CL204",)
 
@@ -99,10 +99,16 @@ def _is_given(leaf: Term) -> bool:
 
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     """Whether the grid is one finished number beside the sizes: the kernel tests what it makes of its block's number
-    against something else."""
+    against something else, or does not ask for the number at all (its work is drawn from a counter)."""
     number = launches.bare(blocks)
     if launch.kernel is None or number.op != "atom":
         return False
+    flow = launch.kernel.flow
+    asked = [x for access in flow.accesses for x, _ in access.dims]
+    asked += [x for each in flow.comparisons for x in (each.left, each.right)]
+    asked += [x for call in flow.calls for x in call.args if isinstance(x, Term)]
+    if BID[axis] not in kernels.ids_of(asked) and not flow.opaques:
+        return True
     return any(
         BID[axis] in item.ids and not any(number in t.leaves(launch.at_launch(x)) for x in t.atoms_of(item.limit))
         for item in launch.kernel.layout.coordinates

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
+from cudalint.facts import witness as w
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import U64
@@ -42,7 +43,9 @@ def check(launch: Launch) -> Iterator[Draft]:
     for side in launch.block:
         threads = t.binary("mul", threads, t.convert(side, U64), U64)
     reach = Reach(None, launch.config, launch.conditions)
-    over = width.passing(threads, _THREADS, launch, reach, counts.__contains__)
+    # How long a block of a constant's multiple is, nobody can tell where the constant cannot be seen.
+    told = not any(w.unseen(x) for x in leaves)
+    over = width.passing(threads, _THREADS, launch, reach, counts.__contains__) if told else None
     none = _none(launch, counts)
     if over is None and none is None:
         return
@@ -75,6 +78,8 @@ def _none(launch: Launch, counts: set[Term]) -> dict[Term, int] | None:
     block, grid = launch.block, launch.grid
 
     def goal(env: dict[Term, int]) -> bool:
+        if any(v == 0 and w.unseen(x) for x, v in env.items()):
+            return False
         return min(int(t.evaluate(x, env)) for x in block) == 0 < min(int(t.evaluate(x, env)) for x in grid)
 
     sizes = sorted(counts, key=lambda x: x.key)
