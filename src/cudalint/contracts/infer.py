@@ -128,7 +128,7 @@ def _reached(group: list[Coordinate]) -> Poly | None:
     return None if thread is None or moved else _times(BDIM[_axis(thread, TID)], item.pitch)
 
 
-def _leaves_of(item: Term) -> set[Term]:
+def _leaves_of(item: Term) -> frozenset[Term]:
     """What a term is made of; the step of its loop for a pass."""
     found = t.leaves(item)
     steps = [i.step for x in found if x.data.kind == "count" for i in x.data.data.inductions.values()]

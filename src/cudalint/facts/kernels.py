@@ -172,9 +172,16 @@ def varies(item: Term) -> bool:
 
 def ids_of(items: Iterable[Term]) -> set[Term]:
     """The launch ids that terms are made of, through loop variables, loads and their like too."""
+    return set().union(*map(_ids, items))
+
+
+def _ids(term: Term) -> frozenset[Term]:
+    """The launch ids of one term, kept with it: the walk that made it is done."""
+    if term.ids is not None:
+        return term.ids
     result: set[Term] = set()
     seen: set[Term] = set()
-    stack = list(items)
+    stack = [term]
     while stack:
         item = stack.pop()
         if item in seen:
@@ -190,7 +197,8 @@ def ids_of(items: Iterable[Term]) -> set[Term]:
             stack.extend(x for x in (info.data.init, info.data.step, info.data.next) if x is not None)
         else:
             stack.extend(info.inputs)
-    return result
+    term.ids = frozenset(result)
+    return term.ids
 
 
 def _follows(access: Access, item: Coordinate) -> bool:

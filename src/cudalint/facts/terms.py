@@ -36,17 +36,18 @@ class Atom:
     many arguments a program got), var, load, call, loop, exit, phi, size, unknown. ``lo``/``hi`` bound its value
     whatever the launch. ``data`` depends
     on the kind: the :class:`~cudalint.ir.nodes.Var`, the loop, the callee. ``inputs`` are the terms its uniformity
-    follows (for ``phi``, ``exit`` and ``loop`` these are completed after the atom is made).
+    follows (for ``phi``, ``exit`` and ``loop`` these are completed after the atom is made). ``spelled`` is what the
+    value was called where it was met first, before a variable gave it a shorter ``name``.
     """
 
-    __slots__ = ("axis", "data", "hi", "inputs", "kind", "level", "lo", "name")
+    __slots__ = ("axis", "data", "hi", "inputs", "kind", "level", "lo", "name", "spelled")
 
     def __init__(
         self, kind: str, name: str, lo: int, hi: int, *, axis: str = "", data: Any = None,
         inputs: tuple[Term, ...] = (), level: int = UNIFORM,
     ) -> None:  # fmt: skip
         self.kind, self.name, self.lo, self.hi, self.axis, self.data = kind, name, lo, hi, axis, data
-        self.inputs, self.level = inputs, level
+        self.inputs, self.level, self.spelled = inputs, level, name
 
 
 class Term:
@@ -55,7 +56,7 @@ class Term:
     ``data`` is the value of a ``const``, the :class:`Atom` of an ``atom``, the name of a ``call``.
     """
 
-    __slots__ = ("args", "data", "depth", "key", "op", "poly", "programs", "type")
+    __slots__ = ("args", "data", "depth", "ids", "key", "leaves", "op", "poly", "programs", "type")
     op: str
     args: tuple[Term, ...]
     type: Type | None
@@ -64,6 +65,8 @@ class Term:
     depth: int
     poly: Poly | None
     programs: tuple[_Program | None, _Program | None]
+    leaves: frozenset[Term] | None
+    ids: frozenset[Term] | None
 
     def __repr__(self) -> str:
         return f"<{show(self)}>"
@@ -99,6 +102,7 @@ def _new(op: str, args: tuple[Term, ...], type_: Type | None, data: Any) -> Term
     _count += 1
     term.op, term.args, term.type, term.data, term.key, term.poly = op, args, type_, data, _count, None
     term.programs = _NO_PROGRAMS
+    term.leaves = term.ids = None
     term.depth = 0
     return term
 
@@ -754,20 +758,18 @@ def atoms_of(p: Poly) -> Iterator[Term]:
                 yield item
 
 
-def leaves(term: Term, into: set[Term] | None = None) -> set[Term]:
+def leaves(term: Term) -> frozenset[Term]:
     """Every atom a term is made of, through all operators and through induction variables."""
-    result: set[Term] = set() if into is None else into
-    stack, seen = [term], set()
-    while stack:
-        item = stack.pop()
-        if item in seen:
-            continue
-        seen.add(item)
-        if item.op == "atom":
-            result.add(item)
+    found = term.leaves
+    if found is None:
+        if term.op == "atom":
+            found = frozenset((term,))
+        elif len(term.args) == 1:
+            found = leaves(term.args[0])
         else:
-            stack.extend(item.args)
-    return result
+            found = frozenset().union(*map(leaves, term.args))
+        term.leaves = found
+    return found
 
 
 def substitute(term: Term, mapping: Mapping[Term, Term], memo: dict[Term, Term] | None = None) -> Term:

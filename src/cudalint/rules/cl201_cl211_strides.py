@@ -283,9 +283,9 @@ def _shares(
         extents = [*_extents(BID, grid, blocks), *_extents(TID, block, threads)]
         if _each_once(moving, step, extents, number):
             return None
+        place = _placing(moving, values, number)
         for b, i in islice(everyone, _MOST_THREADS):
-            values.update(support.coordinates(b, i))
-            at = number(moving)
+            at = place(b, i)
             starts.setdefault(at % step, []).append((at, (b, i)))
         complete = next(everyone, None) is None
         values.update(support.coordinates(_last(grid, blocks), _last(block, threads)))
@@ -314,6 +314,32 @@ def _shares(
     return _Shares(grid, block, None, None, missing, {}) if missing is not None and not threads else None
 
 
+def _strides(moving: Poly, number: Callable[[Poly], int]) -> dict[Term, int] | None:
+    """What each launch id adds to a start; None where that is not all there is to it."""
+    strides: dict[Term, int] = {}
+    for monomial, value in moving.items():
+        ids = [x for x in monomial if x.op == "atom" and x.data.kind in ("bid", "tid")]
+        rest = tuple(x for x in monomial if x not in ids)
+        if len(ids) != 1 or kernels.ids_of(rest):
+            return None
+        strides[ids[0]] = strides.get(ids[0], 0) + number({rest: value})
+    return strides
+
+
+def _placing(moving: Poly, values: dict[Term, int], number: Callable[[Poly], int]) -> Callable[[Triple, Triple], int]:
+    """Where a thread starts, by its block and its place there."""
+    strides = _strides(moving, number)
+    if strides is not None:
+        (bx, by, bz), (tx, ty, tz) = ([strides.get(ids[a], 0) for a in _AXES] for ids in (BID, TID))
+        return lambda b, i: bx * b[0] + by * b[1] + bz * b[2] + tx * i[0] + ty * i[1] + tz * i[2]
+
+    def read(block: Triple, thread: Triple) -> int:
+        values.update(support.coordinates(block, thread))
+        return number(moving)
+
+    return read
+
+
 def _extents(ids: dict[str, Term], extents: Triple, axes: list[str]) -> Iterator[tuple[Term, int]]:
     return ((ids[a], n) for a, n in zip(_AXES, extents, strict=True) if a in axes and n > 1)
 
@@ -322,13 +348,9 @@ def _each_once(
     moving: Poly, step: int, extents: list[tuple[Term, int]], number: Callable[[Poly], int]
 ) -> bool:  # fmt: skip
     """Whether the starts are 0 … step - 1, each once: the usual loop, seen without going through its threads."""
-    strides: dict[Term, int] = {}
-    for monomial, value in moving.items():
-        ids = [x for x in monomial if x.op == "atom" and x.data.kind in ("bid", "tid")]
-        rest = tuple(x for x in monomial if x not in ids)
-        if len(ids) != 1 or kernels.ids_of(rest):
-            return False
-        strides[ids[0]] = strides.get(ids[0], 0) + number({rest: value})
+    strides = _strides(moving, number)
+    if strides is None:
+        return False
     whole = 1
     for stride, extent in sorted((strides.get(x, 0), n) for x, n in extents):
         if stride != whole:
