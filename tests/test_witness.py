@@ -417,3 +417,194 @@ def test_a_constant_that_nobody_sees_says_nothing_of_a_block(cudalint: Cudalint,
         "    rope<<<rows, dim3(LIB_WARP_SIZE, heads < 16 ? 4 : 8)>>>(x, heads, width);\n}\n",
     )
     assert cudalint.concise() == []
+
+
+WARPS = """
+template <int THREADS>
+__global__ __launch_bounds__(THREADS) void scan(float* out, size_t nodes, unsigned targets) {
+    constexpr int WARPS = THREADS / 32;
+    auto i = threadIdx.x / 32 + WARPS * blockIdx.x;
+    size_t n = nodes * targets;
+    if (i >= n) return;
+    out[i] = 1.0f;
+}
+template void scan<512>(float*, size_t, unsigned);
+"""
+
+
+def test_an_index_of_a_template_is_that_of_its_one_instance(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("warps.cu", WARPS)
+    (finding,) = cudalint.json("--select", "CL103", "warps.cu")
+    # 16 warps a block: block 2^28 has element 2^32, which wraps to 0 and passes `0 >= n` once more.
+    assert finding["witness"]["block"] == [512, 1, 1]
+    assert finding["witness"]["thread"]["block"] == [1 << 28, 0, 0]
+    assert "gets element 0 again, and element 4,294,967,296 is left out" in finding["message"]
+
+
+FACTOR = """
+__global__ void tiles(char* p, size_t batches, unsigned each) {
+    size_t i = blockIdx.x / each;
+    if (i < batches) p[i * each + blockIdx.x % each] = 0;
+}
+void run(char* p, size_t batches, size_t length) {
+    if (batches == 0 || length == 0) return;
+    const unsigned each = (length - 1) / 32 + 1;
+    tiles<<<(unsigned)batches * each, 1>>>(p, batches, each);
+}
+"""
+
+
+def test_a_count_that_is_a_factor_of_the_grid_is_told_with_the_other(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("factor.cu", FACTOR)
+    (finding,) = cudalint.json("--select", "CL106", "factor.cu")
+    assert "it is a factor of the grid" in finding["message"]
+    assert finding["witness"]["sizes"] == {"batches": 1 << 31, "length": 1}
+
+
+TENSOR = "struct Tensor { long long size(int) const; int* data() const; };\n"
+PLANES = (
+    TENSOR
+    + """
+__global__ void last(int* p, unsigned planes) {
+    unsigned i = threadIdx.x + blockIdx.z;
+    if (i < planes) p[i] = 1;
+}
+void run(const Tensor& t) {
+    unsigned planes = t.size(0);
+    dim3 grid(1, 1, planes);
+    last<<<grid, 1>>>(t.data(), planes);
+}
+"""
+)
+
+
+def test_a_cut_count_is_shown_at_a_size_that_is_launched(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("planes.cu", PLANES)
+    (finding,) = cudalint.json("--select", "CL106", "planes.cu")
+    # At 2^32 z is 0. The narrow `planes` holds no such number.
+    assert finding["witness"]["sizes"] == {"t.size(0)": (1 << 32) + 1}
+    assert finding["witness"]["values"]["count in 32 bits"] == 1
+
+
+ALIAS = (
+    TENSOR
+    + """
+__global__ void fill(int* p, int n) {
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) p[i] = 1;
+}
+bool same(const Tensor& t, const Tensor& other) {
+    const int mine = t.size(2), its = other.size(2);
+    return mine == its;
+}
+void run(const Tensor& t, const Tensor& other) {
+    if (!same(t, other)) return;
+    const int n = t.size(2);
+    fill<<<n / 64 + (n % 64 != 0), 64>>>(t.data(), n);
+}
+"""
+)
+
+
+def test_a_cut_count_has_no_name_of_another_functions_variable(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("alias.cu", ALIAS)
+    (finding,) = cudalint.json("--select", "CL106", "alias.cu")
+    assert finding["witness"]["sizes"] == {"t.size(2)": 1 << 31}
+
+
+LEVELS = """
+__global__ void levels(float* p, int n, int count, int points) {
+    __shared__ float s[256];
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+        for (int l = 0; l < count; ++l)
+            for (int q = 0; q < points; ++q) {
+                s[threadIdx.x] = p[i];
+                __syncthreads();
+                p[i] = s[255 - threadIdx.x];
+            }
+}
+"""
+
+
+def test_sizes_of_loops_around_a_barrier_stay_small(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("levels.cu", LEVELS)
+    (finding,) = cudalint.json("--select", "CL302", "levels.cu")
+    assert finding["witness"]["sizes"] == {"n": 257, "count": 1, "points": 1}
+
+
+EMPTY = """
+__global__ void scale(float* x, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] *= 2.0f;
+}
+"""
+
+
+def test_no_element_is_lost_where_the_kernel_counts_to_none(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("voxels.cu", EMPTY + """
+        void run(float* x, unsigned rows, unsigned columns) {
+            const int n = (rows - 1) * (columns - 1);
+            scale<<<(n + 127) / 128, 128>>>(x, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "voxels.cu")
+    assert finding["level"] == "note"
+    assert finding["message"].endswith("at rows = 1, columns = 1: the driver refuses the launch")
+
+
+def test_sizes_at_which_elements_are_lost_are_told_first(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("packs.cu", EMPTY + """
+        void run(float* x, int groups, int length) {
+            if (groups == 0) return;
+            scale<<<groups / 4, 128>>>(x, groups * length / 8);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "packs.cu")
+    assert finding["level"] == "error"
+    assert finding["witness"]["sizes"] == {"groups": 1, "length": 8}
+
+
+def test_as_few_sizes_as_will_do_are_zero(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("heads.cu", EMPTY + """
+        void run(float* x, int batch, int heads, int channels) {
+            const int t = channels > 512 ? 512 : channels, n = batch * heads * channels;
+            if (channels > 512) scale<<<(n + t - 1) / t, t>>>(x, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "heads.cu")
+    assert finding["witness"]["sizes"] == {"batch": 1, "heads": 0, "channels": 513}
+
+
+def test_a_flag_at_zero_is_no_size_of_zero(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("flag.cu", EMPTY + """
+        void run(float* x, int n, bool single) {
+            scale<<<(n + 31) / 32 / (single ? 1 : 2), 32>>>(x, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "flag.cu")
+    assert finding["level"] == "error"
+    assert finding["witness"]["sizes"] == {"n": 1, "single": 0}
+    assert "at n = 1, single = 0: " in finding["message"]
+
+
+def test_the_block_of_an_empty_grid_is_one_there_may_be(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("sides.cu", """
+        __global__ void scale(float* x, int width, int height) {
+            const int i = blockIdx.x * blockDim.x + threadIdx.x, k = blockIdx.y * blockDim.y + threadIdx.y;
+            if (i < width && k < height) x[k * width + i] *= 2.0f;
+        }
+        void run(float* x, int width, int height, int across, int down) {
+            if (height <= 0) return;
+            dim3 block(across, down), grid((width + across - 1) / across, (height + down - 1) / down);
+            scale<<<grid, block>>>(x, width, height);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "sides.cu")
+    assert finding["witness"]["sizes"] == {"width": 0, "across": 16, "down": 16}
+
+
+def test_an_open_type_has_the_usual_width(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("typed.cu", EMPTY + """
+        template <typename T> void run(float* x, const T* y, int rows, int n) {
+            const int packs = n / 4 / (4 / sizeof(T));
+            dim3 block(packs <= 1024 ? packs : 1024), grid(packs <= 1024 ? rows : rows * n / 1024 + 1);
+            scale<<<grid, block>>>(x, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL213", "typed.cu")
+    assert finding["witness"]["sizes"]["sizeof(T)"] == 4

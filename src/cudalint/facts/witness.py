@@ -27,6 +27,8 @@ _CHOSEN = frozenset({"param", "argc", "var", "size", "call", "load", "device", "
 SM_COUNT, BLOCKS_PER_SM = 40, 4
 #: What a constant that nobody here can see may be, the usual first.
 UNSEEN = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
+#: What the size of a type that is left open may be, the usual first.
+WIDTHS = (4, 2, 8, 1, 16)
 _DEVICE = {
     ("thread", "perblock"): 1024, ("thread", "permultiprocessor"): 2048, ("thread", "dim"): 1024, ("blockdim",): 1024,
     ("blocks", "permultiprocessor"): 32, ("warpsize",): 32, ("maxgridsize[1]",): 65535,
@@ -106,6 +108,8 @@ def candidates(leaf: Term, known: Iterable[int], extra: Iterable[int] = ()) -> l
     info = leaf.data
     if unseen(leaf):
         return [*UNSEEN]
+    if info.kind == "sizeof":
+        return [*WIDTHS]
     low, high = max(0, info.lo), info.hi
     if isinstance(leaf.type, Int):
         high = min(high, leaf.type.hi)

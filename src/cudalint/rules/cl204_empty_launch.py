@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 from cudalint.facts import grids, kernels
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.calls import ROUNDING
+from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID
 from cudalint.facts.model import condition_ranges
 from cudalint.facts.terms import Term
 from cudalint.findings import Witness
+from cudalint.ir.types import BOOL, I64
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.facts.events import Access
+    from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Launch
 
 CODES = ("CL204",)
@@ -36,7 +41,7 @@ def check(launch: Launch) -> Iterator[Draft]:
         # A floored grid that also loses elements is CL203, which says that it is empty below one block.
         found = short(launch)
         if found is None or not found.floored or lost(launch) is not None:
-            yield _draft(launch, axis, env)
+            yield _draft(launch, axis, blocks, env)
         return
 
 
@@ -62,34 +67,131 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     if t.bounds(blocks, ranges)[0] > 0:
         return None
 
+    inner, flags = grids.block_sizes(launch), _flags(blocks)
+    # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
+    quotients = [x for x in launches.parts(blocks) if x.op in ("div", "shr", "mod")]
+    divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags}
+    sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
+    whole = {x for x in divisors - inner if not w.instances(x)}
+    exact = [q.args for q in quotients if q.op == "div" and whole & t.leaves(q.args[1])]
+
     def goal(env: w.Assignment) -> bool:
         # A product that wraps to 0 is the width rules' to say.
         if t.evaluate(blocks, env) != 0 or t.evaluate(blocks, env, exact=False) != 0:
             return False
-        case = kernels.case(launch, env)
-        return case is None or not case.oversized  # an oversized block is refused whatever the grid
+        if any(t.evaluate(dividend, env) % t.evaluate(by, env) for dividend, by in exact):
+            return False
+        return not _is_oversized(launch, env)
 
-    inner = grids.block_sizes(launch)
-    # What only divides (`C / heads`) is not what comes to nothing.
-    divisors = {
-        x
-        for part in launches.parts(blocks)
-        if part.op in ("div", "shr", "mod")
-        for x in t.leaves(part.args[1]) - t.leaves(part.args[0])
-    }
-    sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
-    others = [x for x in leaves if x not in sizes]
-    tries = launches.edges(launch, [blocks])
     # Small ranges tell as well whether sizes above 0 can give 0, and no sum in them leaves its type.
-    few = {x: (max(1, low), max(1, low, min(high, _FEW))) for x, (low, high) in ranges.items()}
+    few = {
+        x: (max(0 if x in flags else 1, low), max(1, low, min(high, _FEW))) for x, (low, high) in ranges.items()
+    }  # fmt: skip
     positive = t.bounds(blocks, few)[0] > 0
-    for zero in (True,) if positive else (False, True):
-        env = launches.smallest(
-            goal, [*sizes, *others], launch, tries, block_leaves=inner, ones=divisors - inner, zero=zero
-        )  # fmt: skip
-        if env is not None:
-            return env
-    return None
+
+    def search(
+        goal: Callable[[w.Assignment], bool], terms: Sequence[Term], zero: Collection[Term]
+    ) -> w.Assignment | None:
+        others = [x for x in launches.ordered(terms, ()) if launches.is_size(x)]
+        tried = [*dict.fromkeys((*sizes, *leaves, *others))]
+        edges = launches.edges(launch, [blocks, *terms])
+        return launches.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
+
+    extents = launch.block or ()
+    if not positive:
+        counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
+        found = search(lambda env: goal(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags)
+        if found is not None:
+            return found
+    return search(goal, extents, leaves)
+
+
+def _is_oversized(launch: Launch, env: w.Assignment) -> bool:
+    """Whether the block has more threads than the driver takes, whatever the grid."""
+    if launch.block is None:
+        return False
+    try:
+        x, y, z = (int(t.evaluate(extent, env)) for extent in launch.block)
+    except t.Undefined:
+        return False
+    return kernels.Case(launch, env, (0, 0, 0), (x, y, z)).oversized
+
+
+def _coordinates(launch: Launch) -> Sequence[Coordinate]:
+    return launch.kernel.layout.coordinates if launch.kernel is not None else ()
+
+
+def _flags(blocks: Term) -> frozenset[Term]:
+    """What chooses between numbers of blocks and is part of none: at 0 it is no size of 0."""
+    counted: set[Term] = set()
+    stack = [blocks]
+    seen: set[Term] = set()
+    while stack:
+        part = stack.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if part.op == "select" and part.args[0].op == "atom":
+            stack.extend(part.args[1:])
+        elif part.op == "atom" and part.type is not BOOL:
+            counted.add(part)
+        elif part.op not in ("eq", "ne") or all(x.op != "const" for x in part.args):
+            stack.extend(part.args)
+    return t.leaves(blocks) - counted
+
+
+def _moving(blocks: Term, env: w.Assignment) -> w.Assignment:
+    """The sizes among what a number of blocks is made of: what a caller can make larger or smaller."""
+    counted = t.leaves(blocks) - _flags(blocks)
+    return {x: v for x, v in env.items() if x in counted and w.assumed(x) is None}
+
+
+def _are_lost(launch: Launch, blocks: Term, env: w.Assignment) -> bool:
+    """Whether there are elements where there are no blocks: those that the kernel counts to with a block's number on
+    that axis; where it does not, or with that of another axis too, there must be some of what the host makes blocks of.
+    """
+    assert launch.grid is not None
+    tests: dict[Access, list[Coordinate]] = {}
+    for item in _coordinates(launch):
+        for access in item.accesses:
+            tests.setdefault(access, []).append(item)
+    axes = [a for a, x in zip(kernels.AXES, launch.grid, strict=True) if x is blocks]
+    tested = [items for items in tests.values() if any(BID[a] in x.ids for a in axes for x in items)]
+    case = kernels.Case(launch, env, (0, 0, 0), (0, 0, 0))
+    there = [items for items in tested if all(_count(case, x) > 0 for x in items)]
+    if any(BID[a] in x.ids and x.axes == a for a in axes for items in there for x in items):
+        return True
+    return (bool(there) or not tested) and _is_something(blocks, env)
+
+
+def _count(case: Case, item: Coordinate) -> int:
+    """What a coordinate counts to on the host's sizes; nothing where that is not known."""
+    try:
+        return case.number(item.limit) - item.inclusive
+    except t.Undefined:
+        return 0
+
+
+def _is_something(blocks: Term, env: w.Assignment) -> bool:
+    """Whether there is any of what a number of blocks is made of, before it is divided."""
+    blocks = launches.bare(blocks)
+    op, args = blocks.op, blocks.args
+    if op in ("mul", "min"):
+        return all(_is_something(x, env) for x in args)
+    if op == "select":
+        return _is_something(args[1] if t.evaluate(args[0], env) else args[2], env)
+    if op == "call" and blocks.data in ROUNDING.values():
+        return _is_something(args[0], env)
+    if op not in ("div", "shr"):
+        return bool(t.evaluate(blocks, env) > 0)
+    dividend, by = t.evaluate(args[0], env), t.evaluate(args[1], env)
+    if op == "shr":
+        by = 1 << by
+    # What is added for rounding up is more than half of what divides.
+    added = t.constant({m: c for m, c in t.poly(args[0]).items() if not m}) or 0
+    if 2 * added >= by or any(m and m in t.poly(args[0]) for m in t.poly(args[1])):
+        dividend -= by - 1
+    return bool(dividend > 0)
 
 
 def _is_given(leaf: Term) -> bool:
@@ -115,14 +217,16 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     )
 
 
-def _draft(launch: Launch, axis: str, env: w.Assignment) -> Draft:
+def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment) -> Draft:
     event = launch.event
     start, end = event.node.start, event.node.end
     name = event.node.kernel or "the kernel"
     on = "" if axis == "x" else f" on {axis}"
-    moving = {x: v for x, v in env.items() if w.assumed(x) is None}
-    worse = all(v > 0 for v in moving.values())
-    shown = launches.words(moving if worse else {x: v for x, v in moving.items() if v == 0})
+    moving = _moving(blocks, env)
+    zero = {x: v for x, v in moving.items() if v == 0}
+    worse = not zero and _are_lost(launch, blocks, env)
+    flags = {x: v for x, v in env.items() if x in _flags(blocks)}
+    shown = launches.words(zero or {**moving, **flags})
     return Draft(
         "CL204", event.fn, event.fn.file, start, end,
         f"the grid of {name} has no blocks{on} at {shown}: the driver refuses the launch"
@@ -145,7 +249,7 @@ def guarded(launch: Launch) -> FixDraft | None:
     for blocks in launch.grid or ():
         env = _empty(launch, blocks)
         if env is not None:
-            if all(v > 0 for x, v in env.items() if w.assumed(x) is None):
+            if all(_moving(blocks, env).values()):
                 return None  # on this axis no size is 0
             leaves = launches.ordered([blocks], [])
             sizes.update(dict.fromkeys(x for x in leaves if w.assumed(x) is None and _empties(blocks, leaves, x)))

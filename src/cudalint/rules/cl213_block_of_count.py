@@ -85,8 +85,9 @@ def _none(launch: Launch, counts: set[Term]) -> dict[Term, int] | None:
     sizes = sorted(counts, key=lambda x: x.key)
     others = [x for x in launches.ordered(block, grid) if x not in counts]
     tries = launches.edges(launch, block)
-    for zero in (False, True):
-        env = launches.smallest(goal, [*sizes, *others], launch, tries, zero=zero)
+    leaves = [*sizes, *others]
+    for zero in ((), leaves):
+        env = launches.smallest(goal, leaves, launch, tries, zero=zero)
         if env is not None:
             return env
     return None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 """Atoms of a host function that can be a runtime size; the others (loop counters, merged paths) are not varied."""
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
+_SIDES = (16, 4, 32, 64, 128, 8)
+"""Extents of a block whose extent on another axis is open too: 1024 threads are the most it may have."""
 _BUDGET = 160
 _NEAR = 100
 """Launches before and after one among which that of the rest is looked for: tables have thousands."""
@@ -117,13 +119,15 @@ def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
 
 def smallest(
     goal: Callable[[w.Assignment], bool], leaves: Sequence[Term], launch: Launch, tries: Iterable[int], *,
-    block_leaves: Iterable[Term] = (), ones: Iterable[Term] = (), zero: bool = False,
+    block_leaves: Iterable[Term] = (), least: Iterable[Term] = (), zero: Iterable[Term] = (),
 ) -> w.Assignment | None:  # fmt: skip
     """The smallest sizes found at which ``goal`` holds and the host's checks let the launch happen.
 
-    The first of ``leaves`` is made as small as possible; ``ones`` stay at 1. None where no case is found.
+    The first of ``leaves`` is made as small as possible; those of ``least`` stay at the smallest size that the checks
+    allow; as few of ``zero`` as will do are 0. None where no case is found.
     """
-    inner, kept = set(block_leaves), set(ones)
+    inner, kept, nothing = set(block_leaves), set(least), set(zero)
+    sides = _SIDES if sum(bool(t.leaves(x)) for x in launch.block or ()) > 1 else _BLOCKS
     # `block(K / 4)`: K is a size as any other, and its remainders are what matters.
     divided = {
         x
@@ -139,22 +143,27 @@ def smallest(
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
     usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
     ascending = sorted({1, 2, 3, *usual, *(v for v in tries if v <= limit)})
-    if zero:
-        ascending.insert(1, 0)  # the others stay at 1
     choices: list[list[int]] = []
     for number, leaf in enumerate(leaves):
         info = leaf.data
-        fixed = 1 if leaf in kept else w.assumed(leaf)
+        fixed = w.assumed(leaf)
+        possible = [v for v in ascending if info.lo <= v <= info.hi]
         if w.instances(leaf):
             choices.append(list(w.instances(leaf)))
+        elif leaf in kept:
+            allowed = (v for v in possible if all(w.allowed(c, {leaf: v}) for c in launch.conditions))
+            choices.append([v for v in (next(allowed, None),) if v is not None])
         elif fixed is not None:
             choices.append([fixed])
+        elif info.kind == "sizeof":
+            choices.append([*w.WIDTHS])
         elif info.kind == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
         elif leaf in inner and (number or leaf in divisors) and leaf not in divided:
-            choices.append([v for v in _BLOCKS if info.lo <= v <= info.hi])
+            choices.append([v for v in sides if info.lo <= v <= info.hi])
         else:
-            choices.append([v for v in ascending if info.lo <= v <= info.hi])
+            # The others stay at 1 where one is 0.
+            choices.append([*possible[:1], 0, *possible[1:]] if leaf in nothing and info.lo <= 0 else possible)
     if any(not c for c in choices):
         return None
 
@@ -233,9 +242,14 @@ def _refined(
     env: w.Assignment, leaves: Sequence[Term], choices: list[list[int]], good: Callable[[w.Assignment], bool],
     kept: set[Term],
 ) -> w.Assignment:  # fmt: skip
-    """The same case with its sizes brought down by halving, one after the other; block sizes are kept."""
+    """The same case with as few sizes at 0 as will do, and the others brought down by halving, one after the other;
+    block sizes and widths of types are kept."""
     for leaf, tries in zip(leaves, choices, strict=True):
-        if leaf in kept or len(tries) < 2:
+        if env[leaf] == 0:
+            more = ({**env, leaf: v} for v in tries if v)
+            env = next((x for x in more if good(x)), env)
+            continue
+        if leaf in kept or len(tries) < 2 or leaf.data.kind == "sizeof":
             continue
         low = max((v for v in tries if v < env[leaf]), default=env[leaf])
         while env[leaf] - low > 1:
