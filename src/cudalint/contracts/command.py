@@ -17,28 +17,40 @@ if TYPE_CHECKING:
     from cudalint.contracts.infer import Requirement
     from cudalint.contracts.launches import Kept
     from cudalint.facts.model import Kernel
+    from cudalint.facts.terms import Term
     from cudalint.findings import Span
     from cudalint.project import Project
     from cudalint.walk import Target
 
 
+class Seen(NamedTuple):
+    """A visible launch: what it makes of every requirement, and its grid and block in the host's terms where they can
+    be told."""
+
+    span: Span
+    kept: list[Kept]
+    grid: str | None
+    block: str | None
+
+
 class Contract(NamedTuple):
-    """A kernel's contract. ``launches`` are the visible ones, each with what it makes of every requirement."""
+    """A kernel's contract; ``span`` is its name."""
 
     kernel: str
     span: Span
     requires: list[Requirement]
-    launches: list[tuple[Span, list[Kept]]]
+    launches: list[Seen]
 
 
-def contracts(target: Target, project: Project) -> list[Contract]:
-    """The contracts of a file's kernels, in order; the instances of a template that ask for the same as one."""
+def contracts(target: Target, project: Project, *, elsewhere: bool = False) -> list[Contract]:
+    """The contracts of a file's kernels, in order; the instances of a template that ask for the same as one. With
+    ``elsewhere``, those of the kernels of other files that it launches, too."""
     from cudalint.facts import analyse
     from cudalint.facts.model import Kernel
 
     found: dict[tuple[Any, ...], Contract] = {}
     for unit in analyse(project, target.path, target.settings.config):
-        if isinstance(unit, Kernel) and unit.is_kernel and unit.decl.file.path == target.path:
+        if isinstance(unit, Kernel) and unit.is_kernel and (elsewhere or unit.decl.file.path == target.path):
             new = _contract(unit)
             key = (new.span, *(each.text for each in new.requires))
             old = found.get(key)
@@ -56,8 +68,21 @@ def _contract(kernel: Kernel) -> Contract:
     for launch in kernel.launches:
         event = launch.event
         span = event.fn.file.span(event.node.start, event.node.end)
-        launches.append((span, [kept(each, launch) for each in requires]))
+        kept_to = [kept(each, launch) for each in requires]
+        launches.append(Seen(span, kept_to, _extents(launch.grid), _extents(launch.block)))
     return Contract(kernel.name, decl.file.span(decl.name_start, decl.name_end), requires, launches)
+
+
+def _extents(triple: tuple[Term, Term, Term] | None) -> str | None:
+    """A grid or a block in words, trailing ones left out."""
+    from cudalint.facts.terms import show
+
+    if triple is None:
+        return None
+    shown = [show(each) for each in triple]
+    while len(shown) > 1 and shown[-1] == "1":
+        shown.pop()
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -84,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"cudalint: {problem}", file=sys.stderr)
     relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
     write_out(options, _json(found, relative) if options.output_format == "json" else _text(found, relative))
-    broken = any(each.holds is False for contract in found for _, all_kept in contract.launches for each in all_kept)
+    broken = any(each.holds is False for contract in found for launch in contract.launches for each in launch.kept)
     return 2 if problems else int(broken and not options.exit_zero)
 
 
@@ -95,7 +120,7 @@ def _text(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator
             yield f"  requires {each.text}" + (" (stated)\n" if each.source == "stated" else "\n")
         if not contract.requires:
             yield "  requires nothing\n"
-        for span, all_kept in contract.launches:
+        for span, all_kept, *_ in contract.launches:
             file = "" if span.file == contract.span.file else f"{relative(span.file)}, "
             parts = [f"{_broken(each)}" for each in all_kept if each.holds is False]
             parts += [f"cannot be told: {each.requirement.text}" for each in all_kept if each.holds is None]
@@ -114,7 +139,7 @@ def _json(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator
     rows = []
     for contract in found:
         launches = []
-        for span, all_kept in contract.launches:
+        for span, all_kept, *_ in contract.launches:
             sides: dict[str, Any] = {"file": relative(span.file), "line": span.line}
             for name, holds in (("holds", True), ("broken", False), ("unknown", None)):
                 sides[name] = [each.requirement.text for each in all_kept if each.holds is holds]
