@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from cudalint import __version__
 from cudalint.errors import UsageError
-from cudalint.report import FORMATS, Report, render
+from cudalint.report import FORMATS, Report, render, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -47,6 +47,13 @@ def _parser() -> _Parser:
     rules.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
     rules.add_argument("--baseline", metavar="FILE", help="report only what is not in this baseline")
     rules.add_argument("--write-baseline", metavar="FILE", help="accept today's findings: write them to FILE")
+    rules.add_argument(
+        "--changed-since", metavar="REV",
+        help="report only what concerns a function, macro or launch that differs from the git revision REV",
+    )  # fmt: skip
+    rules.add_argument(
+        "--add-ignore", nargs="?", const="", metavar="REASON", help="suppress today's findings by comments in the sources"
+    )
     repairs = check.add_argument_group("repairs")
     repairs.add_argument(
         "--fix", action="store_true", help="repair what can be repaired without changing what is right"
@@ -156,6 +163,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options, with paths wherever they stand: argparse alone takes them in one run only."""
     parser = _parser()
+    # argparse would take the word after --add-ignore, a path, for its reason
+    arguments = [f"{x}=" if x == "--add-ignore" else x for x in (sys.argv[1:] if arguments is None else arguments)]
     options, rest = parser.parse_known_args(arguments)
     paths = getattr(options, "paths", None)
     if rest and (paths is None or any(word.startswith("-") for word in rest)):
@@ -233,12 +242,18 @@ def _check(options: argparse.Namespace) -> int:
         raise UsageError("--unsafe-fixes goes with --fix or --diff")
     if options.write_baseline and (options.fix or options.diff):
         raise UsageError("--write-baseline and --fix or --diff exclude each other: repair first")
+    if options.write_baseline and options.changed_since is not None:
+        raise UsageError("--write-baseline and --changed-since exclude each other: a baseline has all findings")
+    if options.add_ignore is not None:
+        for name in ("fix", "diff", "write_baseline", "confirm", "stdin_filename"):
+            if getattr(options, name):
+                raise UsageError(f"--add-ignore and --{name.replace('_', '-')} exclude each other")
     select = None if options.select is None else tuple(options.select)
     line = Layer("the command line", select, tuple(options.extend_select), tuple(options.ignore))
     run = Options(
         line, options.config, options.isolated, options.force_exclude, options.jobs,
         None if options.write_baseline else options.baseline, options.compile_commands, stdin,
-        write_baseline=options.write_baseline,
+        write_baseline=options.write_baseline, changed_since=options.changed_since,
     )  # fmt: skip
     result = check(options.paths or ["."], run)
     for problem in result.problems:
@@ -253,6 +268,8 @@ def _check(options: argparse.Namespace) -> int:
         baseline.write(options.write_baseline, result.findings, result.marks)
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
         return 2 if result.problems else 0
+    if options.add_ignore is not None:
+        return _add_ignore(options, run, result)
     if options.diff:
         return _diff(options, result, _repaired(options, run, result))
     report_to = sys.stdout
@@ -282,6 +299,23 @@ def _check(options: argparse.Namespace) -> int:
     if result.problems:
         return 2
     return int(not options.exit_zero and any(f.level != "note" for f in result.findings))
+
+
+def _add_ignore(options: argparse.Namespace, run: Options, result: Result) -> int:
+    """Writes suppressions into the sources and says which."""
+    from cudalint import add_ignore, fix
+    from cudalint.engine import check
+
+    def again(texts: Mapping[str, bytes]) -> Result:
+        return check(options.paths or ["."], run._replace(texts=texts))
+
+    ignored = add_ignore.ignore(result, again, _report(result).relative, options.add_ignore)
+    problems = fix.write(ignored.texts)
+    if not problems:
+        write_out(options, [visible(line) + "\n" for line in ignored.written])
+    for line in (*problems, *ignored.left, ignored.summary):
+        print(f"cudalint: {line}", file=sys.stderr)
+    return 2 if problems or result.problems else 0
 
 
 def _repaired(options: argparse.Namespace, run: Options, result: Result) -> Repaired:

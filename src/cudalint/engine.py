@@ -22,6 +22,8 @@ from cudalint.walk import Target, walk
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from cudalint.changed import Changes
+    from cudalint.facts.model import HostFunction, Kernel, Launch
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
     from cudalint.project import Project
@@ -55,6 +57,8 @@ class Options(NamedTuple):
     stdin: tuple[str, bytes] | None = None
     """A file's name and the text to take for its content."""
     write_baseline: str | None = None
+    changed_since: str | None = None
+    """A git revision: report only what concerns a change since then."""
     texts: Mapping[str, bytes] = {}
     """Contents that stand for what is on disk, by absolute path."""
     only: frozenset[str] | None = None
@@ -81,13 +85,17 @@ class Result(NamedTuple):
     unread: int
     marks: Sequence[str] = ()
     """What a baseline knows each finding by, in their order; only where one is read or written."""
+    places: Sequence[Span] = ()
+    """Where a suppression speaks for each finding, in their order: at the definition of a macro used several times."""
 
 
 class Placed(NamedTuple):
-    """A finding, and the macro whose body made it (its name and the span of its definition), if one did."""
+    """A finding, and the macro whose body made it (its name and the span of its definition), if one did. ``changed``:
+    it concerns what differs from the revision that is asked about."""
 
     finding: Finding
     macro: tuple[str, Span] | None = None
+    changed: bool = True
 
     @property
     def key(self) -> tuple[str, Span]:
@@ -126,7 +134,13 @@ def check(paths: Sequence[str], options: Options) -> Result:
         from cudalint import compdb
 
         compdb.read(options.compile_commands)  # a wrong one is an error before anything is checked
-    worker = Worker(overlay, options.compile_commands, frozenset(target.path for target in targets))
+    before = None
+    if options.changed_since is not None:
+        from cudalint import changed
+
+        folders = {os.path.dirname(target.path) for target in targets} or {os.getcwd()}
+        before = changed.since(options.changed_since, folders, overlay)
+    worker = Worker(overlay, options.compile_commands, frozenset(target.path for target in targets), before)
 
     merged: dict[tuple[str, Span], Placed] = {}
     found: dict[str, list[Directive]] = {}
@@ -142,7 +156,8 @@ def check(paths: Sequence[str], options: Options) -> Result:
     source = _Sources(overlay)
     used: set[tuple[str, tuple[int, int]]] = set()
     suppressed = {placed.key for placed in merged.values() if _speaking(placed, found, used)}
-    for placed in map(Placed, _unused(targets, found, used)):
+    for target, finding in _unused(targets, found, used):
+        placed = Placed(finding, changed=worker.changed(target, finding))
         merged[placed.key] = placed
         if _speaking(placed, found, used):
             suppressed.add(placed.key)
@@ -152,6 +167,7 @@ def check(paths: Sequence[str], options: Options) -> Result:
         if placed.key not in suppressed:
             place = placed.macro[1] if placed.macro else placed.finding.span
             groups.setdefault((placed.finding.code, place), []).append(placed)
+    groups = {place: group for place, group in groups.items() if any(p.changed for p in group)}
     marks = _marks(options, merged.values(), source)
     new = [group for group in groups.values() if accepted.isdisjoint(marks.get(p.key, "") for p in group)]
     final = [_one(group) for group in new]
@@ -159,6 +175,7 @@ def check(paths: Sequence[str], options: Options) -> Result:
         final, problems, len(targets) - unread, excluded, lines, time.perf_counter() - began,
         len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets, unread,
         [marks.get(group[0].key, "") for group in new],
+        [group[0].macro[1] if group[0].macro and len(group) > 1 else group[0].finding.span for group in new],
     )  # fmt: skip
 
 
@@ -185,14 +202,17 @@ class Worker:
     """Checks files one by one; holds the projects, so that what files share is read once."""
 
     def __init__(
-        self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset()
-    ) -> None:
+        self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset(),
+        before: Mapping[str, bytes | None] | None = None,
+    ) -> None:  # fmt: skip
         self._overlay, self._compile_commands, self._targets = overlay, compile_commands, targets
+        self._before = before
         # Nearly all that is made lives until its file is done: garbage is collected between files.
         gc.disable()
         # Lowering bounds how deep it follows a source, but a level of source may take six of Python's.
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}
+        self._changes: dict[Settings, Changes] = {}
         self._others: dict[tuple[str, Settings], list[Placed]] = {}
         """What files that are not checked themselves give: those that include a checked one, or use its macros."""
 
@@ -211,12 +231,13 @@ class Worker:
             elif GAP in target.settings.selection.codes:
                 span = Span(target.path, 1, 1, 1, 1)
                 message, advice = f"the file was not checked: {file.error}", "exclude it if it is no source"
-                found.findings.append(Placed(self._gap(target, span, message, advice)))
+                gap = self._gap(target, span, message, advice)
+                found.findings.append(Placed(gap, changed=self.changed(target, gap)))
             return found._replace(read=False)
         found = found._replace(lines=len(_LINE_END.findall(file.raw)) + (file.raw[-1:] not in (b"\n", b"\r", b"")))
         if GAP in target.settings.selection.codes:
-            gaps = self._gaps(target, file)
-            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(map(Placed, gaps)))
+            gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
+            self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
         self._run(target, found)
         self._guard(target, "in the files that include it", found, lambda: self._from_includers(target, file, found))
         self._guard(target, "in the files that use its macros", found, lambda: self._first_uses(target, found))
@@ -291,6 +312,18 @@ class Worker:
             )
         return self._projects[settings]
 
+    def changed(self, target: Target, about: Finding | Kernel | Launch | HostFunction) -> bool:
+        """Whether something differs from the revision that is asked about: in a unit, or around a finding that is
+        about no unit. True where none is asked about."""
+        if self._before is None:
+            return True
+        from cudalint.changed import Changes
+
+        if target.settings not in self._changes:
+            self._changes[target.settings] = Changes(self.project(target.settings), self._before)
+        changes = self._changes[target.settings]
+        return changes.at(*about.span[:2]) if isinstance(about, Finding) else changes.of_unit(about)
+
     def _run(self, target: Target, found: Checked) -> None:
         selection = target.settings.selection
         by_subject = self._guard(target, "in the rules", found, lambda: checks(selection.codes | selection.forms))
@@ -305,7 +338,8 @@ class Worker:
                 def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
                     for draft in run(unit):
                         if draft.code in (selection.codes if draft.form is None else selection.forms):
-                            found.findings.append(place(draft, target.settings))
+                            placed = place(draft, target.settings)
+                            found.findings.append(placed._replace(changed=self.changed(target, unit)))
 
                 self._guard(target, f"in {each.name}", found, drafts)
 
@@ -381,7 +415,8 @@ def _placed_fix(fix: FixDraft) -> Fix | None:
 
 def _merge(one: Placed, other: Placed) -> Placed:
     """One defect found twice (two instantiations, two units): the first's words, both's related places."""
-    return one._replace(finding=_with_related(one.finding, other.finding.level, other.finding.related))
+    finding = _with_related(one.finding, other.finding.level, other.finding.related)
+    return one._replace(finding=finding, changed=one.changed or other.changed)
 
 
 def _with_related(finding: Finding, level: Level, related: Iterable[Related]) -> Finding:
@@ -426,7 +461,7 @@ def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple
 
 def _unused(
     targets: Iterable[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
-) -> Iterator[Finding]:
+) -> Iterator[tuple[Target, Finding]]:
     """CL002, for the suppressions whose rules ran."""
     for target in targets:
         settings, path = target.settings, target.path
@@ -452,8 +487,11 @@ def _unused(
                 advice = "remove it"
             span = Span(path, *directive.start, *directive.end)
             level = settings.level_of(page, page.level)
-            yield Finding(
-                UNUSED, page.name, level, None, message, page.url, span, None, (), None, None, _STATIC, "", advice
+            yield (
+                target,
+                Finding(
+                    UNUSED, page.name, level, None, message, page.url, span, None, (), None, None, _STATIC, "", advice
+                ),
             )
 
 

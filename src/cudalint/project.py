@@ -32,7 +32,7 @@ SOURCES = (
     ".c", ".cc", ".cpp", ".cxx", ".c++",
 )  # fmt: skip
 _KERNEL = re.compile(rb"__global__\b[^;{}#]*?\b(?!__launch_bounds__|__cluster_dims__|__attribute__)([A-Za-z_]\w*)\s*\(")
-_INCLUDE = re.compile(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
+INCLUDE = re.compile(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
 _MAX_LINKS = 40
 
 _STANDARD_NAMES = """
@@ -338,7 +338,7 @@ class Project(preprocess.Environment):
                 text = self.content(includer)
                 if b"include" not in text:
                     continue
-                for quote, name in dict.fromkeys(_INCLUDE.findall(text)):
+                for quote, name in dict.fromkeys(INCLUDE.findall(text)):
                     target = self.resolve(includer, name.decode(errors="replace").strip(), quote == b"<")
                     if target is not None and target != includer:
                         self._includers.setdefault(target, []).append(includer)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _WORDS = ("ignore", "ignore-next-line", "ignore-file", "disable", "enable")
 # Strings and characters are matched so that a comment mark inside one is not taken for a comment.
-_LEXEME = re.compile(
+LEXEME = re.compile(
     rb"""(?P<comment>//(?:\\(?:\r\n|\n|\r)|[^\r\n])*|/\*.*?(?:\*/|\Z))"""
     rb"""|R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)\""""
     rb"""|"(?:\\.|[^"\\\r\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\r\n])*'""",
@@ -118,7 +118,7 @@ def _wrongly_stated(raw: bytes) -> Iterator[Directive]:
 
 def _directives(raw: bytes) -> Iterator[Directive]:
     lines = _Lines(raw)
-    for lexeme in _LEXEME.finditer(raw):
+    for lexeme in LEXEME.finditer(raw):
         if lexeme["comment"] is None:
             continue
         for match in _DIRECTIVE.finditer(raw, lexeme.start(), lexeme.end()):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from cudalint.findings import Finding, Witness
 
-FORMATS = ("full", "concise", "json", "sarif", "github")
+FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
 class Report(NamedTuple):
