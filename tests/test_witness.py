@@ -486,6 +486,9 @@ def test_a_cut_count_is_shown_at_a_size_that_is_launched(cudalint: Cudalint, wri
     # At 2^32 z is 0. The narrow `planes` holds no such number.
     assert finding["witness"]["sizes"] == {"t.size(0)": (1 << 32) + 1}
     assert finding["witness"]["values"]["count in 32 bits"] == 1
+    # Up to 2^32 z is either beyond 65,535, which is CL205's, or 0.
+    write("planes.cu", PLANES.replace("    dim3 grid", "    if (t.size(0) > 4294967296) return;\n    dim3 grid"))
+    assert cudalint.json("--select", "CL106", "planes.cu") == []
 
 
 ALIAS = (

@@ -72,7 +72,9 @@ class Bench:
 
     def __init__(self, code: str, kernel: Kernel, launch: Launch | None, witness: Witness | None) -> None:
         self.harness = Harness(kernel, launch)
-        self.code, self.witness = code, witness
+        self.code = code
+        names = {x.data.spelled: x.data.name for x in self.harness.sizes}
+        self.witness = witness and witness._replace(sizes={names.get(k, k): v for k, v in witness.sizes.items()})
         self.kernel, self.launch = self.harness.kernel, self.harness.launch
 
     def alone(self) -> Bench:

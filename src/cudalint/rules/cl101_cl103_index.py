@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
+from cudalint.facts import witness as w
 from cudalint.facts.ids import BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, is_wide, strip
 from cudalint.findings import Witness, digits
+from cudalint.ir import nodes as ir
 from cudalint.ir.types import I32, Int
 from cudalint.rules import support, width
 from cudalint.rules.draft import Draft
@@ -132,7 +134,7 @@ def _alone(
     assert isinstance(product.type, Int)
     over = product.type.hi + 1
     for launch in _reaching(kernel, product, axes, bounds):
-        block = width.block_of(launch, kernel.config)
+        block = _block(kernel, launch)
         shaped = _grid_for(product, axes, block, over)
         if shaped is None:
             continue
@@ -165,7 +167,7 @@ def _indexed(
     assert isinstance(product.type, Int)
     over = product.type.hi + 1
     for launch in _reaching(kernel, product, axes, bounds):
-        block = width.block_of(launch, kernel.config)
+        block = _block(kernel, launch)
         case = _first_thread(event.term, product, axes, block, over)
         if case is None:
             continue
@@ -187,6 +189,17 @@ def _indexed(
             fix=_fix(event, place),
         )  # fmt: skip
     return None
+
+
+def _block(kernel: Kernel, launch: Launch | None) -> Triple:
+    """The block of a witness; where no launch shows it, one that the kernel's ``__launch_bounds__`` allows: all of it
+    where the source instantiates the template with one."""
+    bound = kernel.function.launch_bounds
+    if launch is None and isinstance(bound, ir.Const) and isinstance(bound.value, int):
+        return min(kernel.config.block_size, bound.value), 1, 1
+    if launch is None and isinstance(bound, ir.Ref) and bound.var.kind == "template" and bound.var.usual:
+        return bound.var.usual[0], 1, 1
+    return width.block_of(launch, kernel.config)
 
 
 def _blocks(grid: Triple) -> int:
@@ -212,7 +225,7 @@ def _widened(event: Conversion, place: Operation) -> Iterator[support.Place]:
 
 def _grid_for(product: Term, axes: set[str], block: Triple, over: int) -> Triple | None:
     """The fewest blocks along x (all axes that take part, where x does not) at which a product is ``over``."""
-    free = {x: block[0] for x in t.leaves(product) if x.data.kind == "param"}
+    free = {x: w.assumed(x) or block[0] for x in t.leaves(product) if x.data.kind == "param"}
 
     def shaped(count: int) -> Triple:
         if "x" in axes:
@@ -238,7 +251,7 @@ def _first_thread(
         if kind in ("tid", "bid", "loop", "load", "call", "phi", "exit", "unknown"):
             rest[leaf] = 0
         elif kind == "param":
-            rest[leaf] = block[0] if leaf in t.leaves(product) else 0
+            rest[leaf] = w.assumed(leaf) or (block[0] if leaf in t.leaves(product) else 0)
     grids = (1, 1, 1)
 
     def at(count: int, thread: int) -> dict[Term, int]:
@@ -371,18 +384,16 @@ def _narrow_at(
     else:
         if reach.index(t.poly(index)) < over:
             return None
-        block = width.block_of(launch, kernel.config)
+        block = _block(kernel, launch)
         axes = {a for a in _AXES if BID[a] in bound.ids}
         case = _first_thread(index, index, axes, block, over)
         if case is None:
             return None
         grid, thread, wrapped, meant = case
-        ids = {BID["x"]: thread[0][0], BID["y"]: thread[0][1], BID["z"]: thread[0][2], TID["x"]: thread[1][0]}
         sizes_ = _sizes(kernel, launch, grid, block, [bound], axes)
         if sizes_ is None:
             return None
-        passes = _passes(bound, limit, {**width.grid_env(grid, block), **ids, TID["y"]: 0, TID["z"]: 0}, meant + 1)
-        if not passes:
+        if not _passes(bound, wrapped):
             consequence = f"fails the test, and element {digits(meant)} is left out"
         elif wrapped < 0:
             consequence = f"passes the test and touches element {digits(wrapped)}"
@@ -410,17 +421,11 @@ def _wide_index(bound: Bound, induction: Induction | None, place: Operation) -> 
     return widen(bound.event.fn, induction.var) if induction is not None else widen_at(place)
 
 
-def _passes(bound: Bound, limit: Term, env: dict[Term, int], size: int) -> bool:
-    """Whether the wrapped index passes the test as the machine computes it, with the bound at ``size``."""
-    env = dict(env)
-    for leaf in t.leaves(limit):
-        env.setdefault(leaf, size)
-    found = width.value(bound.event.term, env)
-    term_is_below = bound.event.term.args[0] if bound.event.term.args else None
-    if found is None:
-        return False
-    inside = term_is_below is not None and bool(ids_of([term_is_below]))
-    return bool(found) == inside
+def _passes(bound: Bound, wrapped: int) -> bool:
+    """Whether the wrapped index passes the test as the machine computes it, with the bound beyond the index that was
+    meant: so does all that is not negative, and what is negative where the two are compared as signed."""
+    compared = bound.event.left.type
+    return wrapped >= 0 or (isinstance(compared, Int) and compared.signed)
 
 
 def experiment_cl101(bench: Bench) -> Plan:

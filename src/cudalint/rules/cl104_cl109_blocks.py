@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
+from cudalint.facts.model import GRID_YZ_MAX
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
@@ -29,8 +30,6 @@ CODES = ("CL104", "CL109")
 
 _LAST = 1 << 62
 _EXACT = 1 << 24
-_ROWS = 65535
-"""Blocks that a grid takes on y and on z."""
 _ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
 
 
@@ -131,9 +130,7 @@ def _overflows(total: Term, reach: Reach) -> bool:
 def _sum_draft(
     launch: Launch, what: str, division: Term, place: Operation, reach: Reach, axis: int
 ) -> Draft | None:  # fmt: skip
-    assert launch.grid is not None
     config = launch.config
-    blocks = launch.grid[axis]
     dividend = division.args[0]
     leaves = t.leaves(division)
     # A size that the dividend has beside the divisor is varied: n of `(n + b - 1) / b` where b is `min(n, 256)`.
@@ -166,9 +163,7 @@ def _sum_draft(
         count, meant = width.value(division, env), width.value(division, env, exact=False)
         if least < 0 or count is None or meant is None:
             continue
-        if axis > 0 and (width.value(blocks, env, exact=False) or 0) > _ROWS:
-            continue  # refused long before the sum overflows: CL205 says so
-        if _limited(launch, axis, env):
+        if _refused_before(launch, env) or _limited(launch, axis, env):
             continue
         text = support.text(place.fn, place.node)
         own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
@@ -186,6 +181,13 @@ def _sum_draft(
     return None
 
 
+def _refused_before(launch: Launch, env: Mapping[Term, int]) -> bool:
+    """Whether there are more blocks on y or z than a grid takes, as there are long before a sum overflows: CL205 says
+    so."""
+    whole = width.with_grid(launch, env)
+    return any((width.value(rows, whole, exact=False) or 0) > GRID_YZ_MAX for rows in (launch.grid or ())[1:])
+
+
 def _limited(launch: Launch, axis: int, env: Mapping[Term, int]) -> bool:
     """Whether a limit between a count and the grid makes an overflow harmless: as many blocks come of it as without, or
     enough for a kernel that loops."""
@@ -194,7 +196,7 @@ def _limited(launch: Launch, axis: int, env: Mapping[Term, int]) -> bool:
     env = {**width.defaults(launch, t.leaves(blocks), launch.config), **env}
     made, meant = width.value(blocks, env), width.value(blocks, env, exact=False)
     strides = launch.kernel is not None and launch.kernel.layout.strides("xyz"[axis])
-    return made is not None and (made == meant or (strides and 0 < made <= _ROWS))
+    return made is not None and (made == meant or (strides and 0 < made <= GRID_YZ_MAX))
 
 
 def _launch_place(launch: Launch, place: Event) -> Iterator[support.Place]:
@@ -481,7 +483,10 @@ def overflow(bench: Bench, type_: Int) -> Callable[[Values], Fault | None]:
             count, meant = width.value(item, host), width.value(item, host, exact=False)
             place = width.origin(bench.launch.flow, item, bench.launch.event) if bench.launch is not None else None
             formed = place is None or all(w.allowed(c, host) for c in conjuncts(place.guard))
-            formed = formed and not (bench.launch is not None and _limited(bench.launch, "xyz".index(axis), host))
+            formed = formed and not (
+                bench.launch is not None
+                and (_refused_before(bench.launch, host) or _limited(bench.launch, "xyz".index(axis), host))
+            )
             if formed and count is not None and meant is not None and count != meant:
                 text = f"a count of the grid on {axis} is {count} in the machine's arithmetic, {meant} was meant"
                 return oracle.Fault("wrap", text)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.kernels import ids_of
+from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
 from cudalint.facts.reach import Reach, strip
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
@@ -29,7 +30,6 @@ CODES = ("CL106",)
 _LAST = 1 << 62
 _EDGE = 1 << 12
 """Constants up to here may be what a shortened count is held against."""
-_GRID_MAX = (1 << 31) - 1
 
 
 def check_count(launch: Launch) -> Iterator[Draft]:
@@ -147,7 +147,7 @@ def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
                     place = _place(launch, count, to, None)
                     if place is not None:
                         at, node = place
-                        draft = _draft(launch, reach, count, to.hi, at, node, "it sizes the grid", to)
+                        draft = _draft(launch, reach, count, to.hi, at, node, "it sizes the grid", to, number)
                         if draft is not None:
                             yield draft, id(node)
         if number == 0:
@@ -168,12 +168,16 @@ def _dividends(blocks: Term) -> Iterator[Term]:
 
 def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Draft, int]]:
     for count, to in width.narrowed(t.convert(blocks, U32)):
-        if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= _GRID_MAX:
+        if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= GRID_X_MAX:
             continue
         place = _place(launch, count, to, None)
         if place is not None:
             at, node = place
-            draft = _draft(launch, reach, count, _GRID_MAX, at, node, "it is the grid itself, one block an item", to)
+            whole = strip(blocks)
+            what = "it is the grid itself, one block an item"
+            if whole is not strip(count):
+                what = "it is a factor of the grid" if whole.op == "mul" else "it sizes the grid"
+            draft = _draft(launch, reach, count, GRID_X_MAX, at, node, what, to, 0)
             if draft is not None:
                 yield draft, id(node)
 
@@ -205,8 +209,11 @@ def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[E
 
 
 def _draft(
-    launch: Launch, reach: Reach, count: Term, top: int, place: Event, node: Node, what: str, to: Int
-) -> Draft | None:
+    launch: Launch, reach: Reach, count: Term, top: int, place: Event, node: Node, what: str, to: Int,
+    axis: int | None = None,
+) -> Draft | None:  # fmt: skip
+    """The finding at the smallest count that is cut and launched all the same; ``axis`` is that of the grid which the
+    count goes into."""
     config, fn = launch.config, place.fn
     leaves = t.leaves(count)
     if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
@@ -214,7 +221,8 @@ def _draft(
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     conditions = width.on_the_way(launch, place)
-    held = (int(c) for c in w.constants(w.relevant(conditions, leaves)) if 0 < c <= _EDGE)
+    asked = [*w.relevant(conditions, leaves), *(launch.grid or ())]
+    held = (int(c) for c in w.constants(asked) if 0 < c <= _EDGE)
     beyond = sorted({1, *(n for c in held for n in (c, c + 1))})
     for main, others in width.tries(free):
         env = {**width.others_at(launch, leaves, others, config), **fixed}
@@ -226,14 +234,27 @@ def _draft(
         least = width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
         if least is None:
             continue
-        # A check of the shortened count turns away what comes out negative, or below what it is held against.
+        # A check of the shortened count turns away what comes out negative, or below what it is held against; a grid
+        # made of it, what comes out below what it is divided by.
         tries = [n for n in (least, *((1 << 32) + c for c in beyond)) if least <= n <= reach.high(main)]
-        env[main] = next((n for n in tries if w.completed({**env, main: n}, conditions) is not None), 0)
+        env[main] = next(
+            (
+                n for n in tries
+                if w.completed({**env, main: n}, conditions) is not None
+                and _launched(launch, count, {**env, main: n}, axis)
+            ),
+            0,
+        )  # fmt: skip
         meant = width.value(count, env)
-        if meant is None or meant <= top:
+        if meant is None or not top < meant <= _LAST:
             continue
         kept = to.wrap(meant)
-        sizes = width.named(env)
+        if axis is not None and launch.grid is not None and strip(launch.grid[axis]).op == "mul":
+            grid = width.with_grid(launch, env)
+            env.update((x, grid[x]) for x in t.leaves(launch.grid[axis]))  # the other factor
+        # The variable that a count is named after may be the narrow one, or another that is given the same.
+        renamed = count.op == "atom" and count.data.name != count.data.spelled
+        sizes = width.named(env, {count: support.text(fn, node)} if renamed else {})
         outcome = f"becomes {digits(kept)}" if kept != meant else "is more blocks than a grid has on x (2^31 - 1)"
         event = launch.event
         related = (
@@ -249,6 +270,26 @@ def _draft(
             related,
         )  # fmt: skip
     return None
+
+
+def _launched(launch: Launch, count: Term, env: dict[Term, int], axis: int | None) -> bool:
+    """Whether the dimensions that hang on the count are such as a grid can have. Those that the finding is about, on
+    ``axis`` and on x where that is made of the cut count, need not be; the former has to show the cut."""
+    whole, leaves = width.with_grid(launch, env), t.leaves(count)
+    for number, blocks in enumerate(launch.grid or ()):
+        inner = t.leaves(blocks)
+        made = width.value(t.convert(blocks, U32), whole)
+        if made is None or leaves.isdisjoint(inner):
+            continue
+        if made == 0 and any(x not in env and whole[x] == 1 for x in inner):
+            continue  # that may be the doing of a size which is small here
+        legal = 0 < made <= (GRID_YZ_MAX if number else GRID_X_MAX)
+        if number == axis:
+            if legal and made == width.value(blocks, whole, exact=False):
+                return False
+        elif not legal and (number or not any(x.op == "cast" and x.args[0] is count for x in _parts(blocks))):
+            return False
+    return True
 
 
 def experiment_cl106(bench: Bench) -> Plan:

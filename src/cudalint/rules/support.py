@@ -341,6 +341,7 @@ def _assignments(
     pinned: Mapping[Term, int] = _NOTHING,
 ) -> Iterator[Assigned]:  # fmt: skip
     threads = usual[0] * usual[1] * usual[2]
+    own = {x for term in terms for x in t.leaves(term)}
     terms = [*terms, *given]
     leaves = {x for term in terms for x in t.leaves(term)}
     involved = [x for x in leaves if x not in data] + [x for p in parts for x in t.leaves(p)]
@@ -361,8 +362,9 @@ def _assignments(
         choices.append(values or [leaf.data.lo])
     # One thread over a full block is the case people meet; then the smallest.
     over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
-    # What only the grid is made of need not be more than 1, unless it takes another block to show it.
-    spare = {x for p in parts[:3] for x in t.leaves(p)} - leaves - {x for p in parts[3:] for x in t.leaves(p)}
+    # What only the grid or what is given is made of need not be more than 1, unless it takes another block to show it.
+    beside = {x for p in (*parts[:3], *given) for x in t.leaves(p)}
+    spare = beside - own - {x for p in parts[3:] for x in t.leaves(p)}
     least = tuple(1 if x in spare and 1 in c else v for x, c, v in zip(sizes, choices, over))
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
     tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most)])

@@ -16,7 +16,8 @@ from cudalint.ir.types import Int
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
@@ -33,6 +34,7 @@ _AXES = "xyz"
 _NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
 _GIVEN = frozenset({"device", "sizeof", "bdim", "name"})
 """Atoms that are no size of the data, whatever they stand in."""
+_NO_NAMES: Mapping[Term, str] = {}
 _LAST = 1 << 62
 _TILE = 1 << 12
 """Constants up to here may be what the host checks a size to be a multiple of."""
@@ -152,7 +154,7 @@ def tries(mains: Sequence[_Main]) -> Iterator[tuple[_Main, int]]:
     return ((main, others) for others in (1, 2, 0) for main in mains)
 
 
-def defaults(launch: Launch | None, leaves: set[Term], config: Config) -> dict[Term, int]:
+def defaults(launch: Launch | None, leaves: AbstractSet[Term], config: Config) -> dict[Term, int]:
     """Values for what is no size of the data: block sizes, what the device answers, numbers of blocks."""
     block = grids.block_sizes(launch) if launch is not None else set()
     grid = {x for item in launch.grid or () for x in t.leaves(item)} if launch is not None else set()
@@ -264,10 +266,17 @@ def passing(
     return None
 
 
-def named(env: dict[Term, int]) -> dict[str, int]:
-    """Sizes by name, in the order in which the source has them, launch built-ins left out."""
+def with_grid(launch: Launch, env: Mapping[Term, int]) -> dict[Term, int]:
+    """Sizes with values of whatever else the grid is made of, 1 where it is a size too."""
+    leaves = {x for blocks in launch.grid or () for x in t.leaves(blocks)}
+    return {**others_at(launch, leaves, 1, launch.config), **defaults(launch, leaves, launch.config), **env}
+
+
+def named(env: dict[Term, int], called: Mapping[Term, str] = _NO_NAMES) -> dict[str, int]:
+    """Sizes by name, in the order in which the source has them, launch built-ins left out; ``called`` are other names
+    for some."""
     kept = sorted((a for a in env if a.data.kind not in _NOT_SIZES), key=lambda a: a.key)
-    return {a.data.name: env[a] for a in kept}
+    return {called.get(a, a.data.name): env[a] for a in kept}
 
 
 def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
