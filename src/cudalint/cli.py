@@ -52,8 +52,9 @@ def _parser() -> _Parser:
         help="report only what concerns a function, macro or launch that differs from the git revision REV",
     )  # fmt: skip
     rules.add_argument(
-        "--add-ignore", nargs="?", const="", metavar="REASON", help="suppress today's findings by comments in the sources"
-    )
+        "--add-ignore", nargs="?", const="", metavar="REASON",
+        help="suppress today's findings by comments in the sources; with a reason: --add-ignore=REASON",
+    )  # fmt: skip
     repairs = check.add_argument_group("repairs")
     repairs.add_argument(
         "--fix", action="store_true", help="repair what can be repaired without changing what is right"
