@@ -63,6 +63,8 @@ class Options(NamedTuple):
     """Contents that stand for what is on disk, by absolute path."""
     only: frozenset[str] | None = None
     """Of the files, check those with these paths."""
+    folder: str | None = None
+    """The root of a text's project where nothing marks one: the folder that is open in an editor."""
 
 
 class Result(NamedTuple):
@@ -112,8 +114,12 @@ class Checked(NamedTuple):
     read: bool = True
 
 
-def check(paths: Sequence[str], options: Options) -> Result:
-    """Check files and folders. UsageError for a wrong selector, configuration, baseline or database."""
+def check(paths: Sequence[str], options: Options, worker: Worker | None = None) -> Result:
+    """Check files and folders. UsageError for a wrong selector, configuration, baseline or database.
+
+    With the ``worker`` of an earlier check, what does not depend on the texts that changed since is not read again;
+    what is on disk is taken to be as it was.
+    """
     began = time.perf_counter()
     configs = Configs(options.line, config=options.config, isolated=options.isolated)
     accepted: frozenset[str] = frozenset()
@@ -125,7 +131,7 @@ def check(paths: Sequence[str], options: Options) -> Result:
     if options.stdin is not None:
         path = os.path.abspath(options.stdin[0])
         overlay.setdefault(path, options.stdin[1])
-        targets, problems, excluded = _overlaid(path, configs, options.force_exclude)
+        targets, problems, excluded = _overlaid(path, configs, options)
     else:
         targets, problems, excluded = walk(paths, configs, force_exclude=options.force_exclude)
     if options.only is not None:
@@ -140,7 +146,11 @@ def check(paths: Sequence[str], options: Options) -> Result:
 
         folders = {os.path.dirname(target.path) for target in targets} or {os.getcwd()}
         before = changed.since(options.changed_since, folders, overlay)
-    worker = Worker(overlay, options.compile_commands, frozenset(target.path for target in targets), before)
+    chosen = frozenset(target.path for target in targets)
+    if worker is None:
+        worker = Worker(overlay, options.compile_commands, chosen, before)
+    else:
+        worker.turn_to(overlay, chosen)
 
     merged: dict[tuple[str, Span], Placed] = {}
     found: dict[str, list[Directive]] = {}
@@ -190,10 +200,10 @@ def _marks(options: Options, everything: Iterable[Placed], source: _Sources) -> 
     return {placed.key: placed.finding.fingerprint for placed in _numbered(everything, source, {}, folder)}
 
 
-def _overlaid(path: str, configs: Configs, force_exclude: bool) -> tuple[list[Target], list[str], int]:
+def _overlaid(path: str, configs: Configs, options: Options) -> tuple[list[Target], list[str], int]:
     folder = os.path.dirname(path)
-    settings = configs.of(folder, folder)
-    if force_exclude and matches(settings.config.base, settings.config.exclude, path):
+    settings = configs.of(folder, options.folder or folder)
+    if options.force_exclude and matches(settings.config.base, settings.config.exclude, path):
         return [], [], 1
     return [Target(path, settings, True)], [], 0
 
@@ -213,8 +223,18 @@ class Worker:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), 5000))
         self._projects: dict[Settings, Project] = {}
         self._changes: dict[Settings, Changes] = {}
-        self._others: dict[tuple[str, Settings], list[Placed]] = {}
+        self._others: dict[tuple[object, ...], list[Placed]] = {}
         """What files that are not checked themselves give: those that include a checked one, or use its macros."""
+
+    def turn_to(self, overlay: dict[str, bytes], targets: frozenset[str]) -> None:
+        """Take other contents, and check other files, from now on."""
+        self._overlay, self._targets = overlay, targets
+        self._others.clear()
+        if self._projects:
+            from cudalint.facts.analysis import forget_words
+
+            for project in self._projects.values():
+                forget_words(project, project.replace(overlay))
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
@@ -261,37 +281,46 @@ class Worker:
     def _from_includers(self, target: Target, file: SourceFile, found: Checked) -> None:
         """What stands in this file and is seen from a kernel of a file that includes it and is not checked itself:
         so one header gives the same findings as the whole project."""
-        if any(function.has_body for function in file.declarations.functions):
-            for path in self.project(target.settings).including(target.path):
-                if path not in self._targets:
-                    others = self._other(target, path)
-                    found.findings.extend(placed for placed in others if placed.finding.span.file == target.path)
+        project = self.project(target.settings)
+        including = [path for path in project.including(target.path) if path not in self._targets]
+        if not including or not any(function.has_body for function in file.declarations.functions):
+            return
+        for path in including:
+            others = self._other(target, path, into=target.path)
+            found.findings.extend(placed for placed in others if placed.finding.span.file == target.path)
 
     def _first_uses(self, target: Target, found: Checked) -> None:
         """The first use of each macro whose body made a finding here, where it stands in a file that is not checked
         itself: so the finding stands at the same place whichever of the macro's users is checked."""
         project = self.project(target.settings)
-        for placed in found.findings[:]:
-            if placed.macro is None:
-                continue
-            name, body = placed.macro
+        firsts: dict[tuple[str, tuple[str, Span]], Placed] = {}
+        for placed in found.findings:
+            if placed.macro is not None:
+                known = firsts.setdefault((placed.finding.code, placed.macro), placed)
+                if placed.finding.span < known.finding.span:
+                    firsts[placed.finding.code, placed.macro] = placed
+        for (code, (name, body)), placed in firsts.items():
             for path in sorted({body.file, *project.including(body.file)}):
                 if path >= placed.finding.span.file:
                     break
                 if path in self._targets or name.encode() not in project.content(path):
                     continue
-                same = [p for p in self._other(target, path) if p.macro == placed.macro and self._counts(target, p)]
-                same = [p for p in same if p.finding.code == placed.finding.code]
-                if same:
-                    found.findings.append(same[0])
+                others = self._other(target, path, codes=frozenset((code,)))
+                same = (p for p in others if p.macro == placed.macro and p.finding.code == code)
+                first = next((p for p in same if self._counts(target, p)), None)
+                if first is not None:
+                    found.findings.append(first)
                     break
 
-    def _other(self, target: Target, path: str) -> list[Placed]:
-        """The findings of a file that is not checked itself, by the settings of one that is."""
-        key = (path, target.settings)
+    def _other(
+        self, target: Target, path: str, *, codes: frozenset[str] | None = None, into: str | None = None
+    ) -> list[Placed]:
+        """The findings of a file that is not checked itself, by the settings of one that is: those of ``codes``, and
+        of what calls functions of the file ``into``, if given."""
+        key = (path, target.settings, codes, into)
         if key not in self._others:
             other = Checked([], {}, [], 0)
-            self._run(target._replace(path=path), other)
+            self._run(target._replace(path=path), other, codes, into)
             self._others[key] = other.findings
         return self._others[key]
 
@@ -324,14 +353,18 @@ class Worker:
         changes = self._changes[target.settings]
         return changes.at(*about.span[:2]) if isinstance(about, Finding) else changes.of_unit(about)
 
-    def _run(self, target: Target, found: Checked) -> None:
+    def _run(
+        self, target: Target, found: Checked, codes: frozenset[str] | None = None,
+        into: str | None = None,
+    ) -> None:  # fmt: skip
         selection = target.settings.selection
-        by_subject = self._guard(target, "in the rules", found, lambda: checks(selection.codes | selection.forms))
+        chosen = (selection.codes | selection.forms) & codes if codes is not None else selection.codes | selection.forms
+        by_subject = self._guard(target, "in the rules", found, lambda: checks(chosen))
         if not by_subject:
             return
         from cudalint.facts import analyse
 
-        units = analyse(self.project(target.settings), target.path, target.settings.config)
+        units = analyse(self.project(target.settings), target.path, target.settings.config, into)
         while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
             for each in by_subject.get(type(unit).__name__, ()):
 

@@ -12,9 +12,11 @@ from cudalint.facts import flow as flows
 from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import judged
+from cudalint.frontend.declare import syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from cudalint.config import Config
     from cudalint.facts.events import LaunchEvent
@@ -31,13 +33,69 @@ _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
 
 
-def analyse(project: Project, path: str, config: Config) -> Iterator[Kernel | Launch | HostFunction]:
-    """The units of one file: kernels (with all their visible launches), launches, host functions.
+def analyse(
+    project: Project, path: str, config: Config, into: str | None = None
+) -> Iterator[Kernel | Launch | HostFunction]:
+    """The units of one file: kernels (with all their visible launches), launches, host functions; only those that
+    call functions of the file ``into`` that may hold a finding, if given.
 
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     flows.forget()
-    yield from _Analysis(project, project.file(path), config).units()
+    if into is None:
+        yield from _Analysis(project, project.file(path), config).units()
+        return
+    through = telling(project, into)
+    if through:
+        for unit in _Analysis(project, project.file(path), config, through).units():
+            if any(decl.file.path == into for decl in unit.flow.callees):
+                yield unit
+
+
+_TELLING = re.compile(rb"[\[/%]|<<|sync|shfl|Idx|Dim|atomic")
+
+
+_told: WeakKeyDictionary[Project, dict[str, frozenset[str]]] = WeakKeyDictionary()
+
+
+def telling(project: Project, path: str) -> frozenset[str]:
+    """The functions of a file that may hold a finding of whoever calls them, and those of its includers that call
+    one of them: by their text, for which nothing is walked."""
+    known = _told.setdefault(project, {})
+    if path not in known:
+        known[path] = _telling(project, path)
+    return known[path]
+
+
+def _telling(project: Project, path: str) -> frozenset[str]:
+    names = {f.name for f in project.file(path).declarations.functions if f.has_body and _may_tell(f)}
+    if not names:
+        return frozenset()
+    others = []
+    for including in project.including(path):
+        words = set(_WORD.findall(project.content(including).decode("latin-1")))
+        if words.isdisjoint(names) or (file := project.file(including)).error is not None:
+            continue
+        for f in file.declarations.functions:
+            if f.has_body and f.kind != "kernel":
+                others.append((f.name, set(_WORD.findall(f.file.text[f.start : f.end].decode("latin-1")))))
+    while more := {name for name, words in others if name not in names and not words.isdisjoint(names)}:
+        names |= more
+    return frozenset(names)
+
+
+def _may_tell(decl: FunctionDecl) -> bool:
+    """Whether a function indexes, divides, multiplies, or has threads meet: the rest is a formula of its arguments."""
+    text = decl.file.text[decl.start : decl.end]
+    if _TELLING.search(text):
+        return True
+    stack = [syntax_of(decl).node] if b"*" in text else []
+    while stack:
+        node = stack.pop()
+        if node.type == "binary_expression" and any(child.type == "*" for child in node.children):
+            return True
+        stack.extend(node.named_children)
+    return False
 
 
 _launching: WeakKeyDictionary[Project, dict[str, frozenset[str]]] = WeakKeyDictionary()
@@ -54,19 +112,31 @@ def launching_words(project: Project, path: str) -> frozenset[str]:
     return found
 
 
+def forget_words(project: Project, paths: Iterable[str]) -> None:
+    """These files have other contents from now on."""
+    known = _launching.get(project, {})
+    for path in paths:
+        known.pop(path, None)
+    _told.pop(project, None)
+
+
 class _Analysis:
-    def __init__(self, project: Project, file: SourceFile, config: Config) -> None:
-        self.project, self.file, self.config = project, file, config
+    def __init__(
+        self, project: Project, file: SourceFile, config: Config, through: frozenset[str] | None = None
+    ) -> None:
+        self.project, self.file, self.config, self.through = project, file, config, through
         self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
 
     def units(self) -> Iterator[Kernel | Launch | HostFunction]:
         declarations = self.file.declarations
-        own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body]
+        own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body and self.concerns(f)]
+        names = {f.name for f in own}
         for decl in self.host_functions(self.file)[:_MAX_HOSTS]:
-            self.run_host(decl)
-        self.run_linked({f.name for f in own})
+            if self.concerns(decl) or self.mentions(decl, names):
+                self.run_host(decl)
+        self.run_linked(names)
         self.judge()
         for launch in self.launches:
             # A kernel that could not be walked to its end says nothing of its launches.
@@ -83,7 +153,9 @@ class _Analysis:
                 if kernel.flow.complete:
                     yield kernel
         for decl in declarations.functions:
-            if decl.kind in ("device", "both") and decl.has_body and decl not in called and self.interesting(decl):
+            if decl.kind not in ("device", "both") or not decl.has_body or decl in called:
+                continue
+            if self.interesting(decl) and self.concerns(decl):
                 yield Kernel(decl, (), self.config)
         for host in self.hosts.values():
             if host.decl.file.path == self.file.path:
@@ -155,7 +227,11 @@ class _Analysis:
             names = {f.name for f in more}
         return sorted(found, key=lambda f: f.start)
 
-    def mentions(self, decl: FunctionDecl, names: set[str]) -> bool:
+    def concerns(self, decl: FunctionDecl) -> bool:
+        """Whether a function names what is asked about."""
+        return self.through is None or self.mentions(decl, self.through)
+
+    def mentions(self, decl: FunctionDecl, names: AbstractSet[str]) -> bool:
         text = decl.file.text[decl.start : decl.end].decode("latin-1")
         return not names.isdisjoint(_WORD.findall(text))
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 CODES = ("CL201", "CL211")
 
 _AXES = kernels.AXES
-_MOST_THREADS = 1 << 13
-_MOST_SHAPES = 12
+_MOST_THREADS = 1 << 12
+_MOST_SHAPES = 6
 """Grids of one launch that are looked at."""
 _UNIT: Poly = {(): 1}
 
