@@ -141,7 +141,7 @@ def smallest(
         x for term in launch.grid or () for part in parts(term) if part.op == "div" for x in t.leaves(part.args[1])
     }
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
-    usual = (_BLOCKS[0] - 1, _BLOCKS[0], _BLOCKS[0] + 1) if inner else ()
+    usual = (sides[0] - 1, sides[0], sides[0] + 1) if inner else ()
     ascending = sorted({1, 2, 3, *usual, *(v for v in tries if v <= limit)})
     choices: list[list[int]] = []
     for number, leaf in enumerate(leaves):
