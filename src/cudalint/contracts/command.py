@@ -46,15 +46,18 @@ def contracts(target: Target, project: Project, *, elsewhere: bool = False) -> l
     """The contracts of a file's kernels, in order; the instances of a template that ask for the same as one. With
     ``elsewhere``, those of the kernels of other files that it launches, too."""
     from cudalint.facts import analyse
-    from cudalint.facts.model import Kernel
+    from cudalint.facts.model import Kernel, Launch
 
     found: dict[tuple[Any, ...], Contract] = {}
     for unit in analyse(project, target.path, target.settings.config):
-        if isinstance(unit, Kernel) and unit.is_kernel and (elsewhere or unit.decl.file.path == target.path):
-            new = _contract(unit)
+        launched = unit.kernel if isinstance(unit, Launch) and elsewhere else None
+        kernel = unit if isinstance(unit, Kernel) else launched
+        if kernel is not None and kernel.is_kernel and (kernel.decl.file.path == target.path) is (kernel is unit):
+            new = _contract(kernel)
             key = (new.span, *(each.text for each in new.requires))
             old = found.get(key)
-            found[key] = new if old is None else old._replace(launches=old.launches + new.launches)
+            more = [] if old is None else [x for x in old.launches if x not in new.launches]
+            found[key] = new._replace(launches=more + new.launches)
     return sorted(found.values(), key=lambda each: each.span)
 
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
+from cudalint.add_ignore import add
 from cudalint.engine import GAP, UNUSED
 from cudalint.findings import Span
+from cudalint.frontend.source import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 OPEN = "cudalint.open"
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cudalint"
-_IGNORED = re.compile(r"cudalint:[ \t]*ignore[ \t]*\[([^\]\r\n]*)(?=\])")
 _IGNORED_FILE = re.compile(r"cudalint:[ \t]*ignore-file[ \t]*\[([^\]\r\n]*)(?=\])")
 
 Edits = dict[str, list[types.TextEdit]]
@@ -42,7 +43,7 @@ def actions(
     for finding in here:
         told = [shown[finding.fingerprint]] if finding.fingerprint in shown else None
         if finding.code not in (GAP, UNUSED):
-            change = edit({finding.span.file: [_ignore_line(finding, lines)]})
+            change = edit({finding.span.file: _ignore_line(finding, snapshot, lines)})
             title = f"Ignore {finding.code} on this line"
             yield types.CodeAction(title, types.CodeActionKind.QuickFix, told, edit=change)
     for finding in {f.code: f for f in reversed(here)}.values():
@@ -93,17 +94,10 @@ def _changes(edits: Iterable[Edit], lines_of: Callable[[str], Lines]) -> Edits:
     return found
 
 
-def _ignore_line(finding: Finding, lines: Lines) -> types.TextEdit:
-    """A comment at the end of the finding's first line, or the code in the one that stands there already."""
-    number = finding.span.line
-    line = lines.lines[number - 1].rstrip("\r\n")
-    known = _IGNORED.search(line)
-    if known is not None:
-        return _insert(lines, number, known.end(1), f", {finding.code}" if known[1].strip() else finding.code)
-    body = line.rstrip()
-    if body.endswith("\\"):  # a comment to the end of the line would swallow the next one
-        return _insert(lines, number, len(body) - 1, f"/* cudalint: ignore[{finding.code}] */ ")
-    return _insert(lines, number, len(body), f"  // cudalint: ignore[{finding.code}]")
+def _ignore_line(finding: Finding, snapshot: Snapshot, lines: Lines) -> list[types.TextEdit]:
+    """What ``--add-ignore`` would write: a comment behind the line, or the code in one that is there."""
+    new, _ = add(snapshot.text.data, {finding.span.line: {finding.code}})
+    return whole_text(decode(new).raw.decode(), lines)
 
 
 def _ignore_file(finding: Finding, lines: Lines) -> types.TextEdit:

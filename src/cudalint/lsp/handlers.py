@@ -9,7 +9,7 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 
 from cudalint.config import FILES
-from cudalint.lsp import actions, lenses
+from cudalint.lsp import actions, answers, lenses
 from cudalint.lsp.server import DEBOUNCE, Server
 from cudalint.lsp.session import path_of
 from cudalint.project import SOURCES
@@ -78,21 +78,21 @@ def server() -> Server:
 
     @ls.feature(types.TEXT_DOCUMENT_HOVER)
     async def hover(params: types.HoverParams) -> types.Hover | None:
-        return await ls.hover_at(params)
+        return await answers.hover_at(ls, params)
 
     kinds = [types.CodeActionKind.QuickFix, actions.FIX_ALL]
 
     @ls.feature(types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(kinds, resolve_provider=True))
     async def code_action(params: types.CodeActionParams) -> list[types.CodeAction]:
-        return await ls.actions_at(params)
+        return await answers.actions_at(ls, params)
 
     @ls.feature(types.CODE_ACTION_RESOLVE)
     async def resolve(action: types.CodeAction) -> types.CodeAction:
-        return await ls.resolve(action)
+        return await answers.resolve(ls, action)
 
     @ls.feature(types.TEXT_DOCUMENT_CODE_LENS)
     async def code_lens(params: types.CodeLensParams) -> list[types.CodeLens]:
-        return await ls.lenses_of(params)
+        return await answers.lenses_of(ls, params)
 
     @ls.command(actions.OPEN)
     async def open_page(url: str) -> None:
@@ -103,7 +103,7 @@ def server() -> Server:
 
     @ls.command(lenses.CONFIRM)
     async def confirm(uri: str, fingerprints: list[str]) -> None:
-        ls.start(ls.confirm(uri, fingerprints))
+        ls.start(answers.confirm(ls, uri, fingerprints))
 
     @ls.feature(types.SHUTDOWN)
     def shutdown(_: None) -> None:

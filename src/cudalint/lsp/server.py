@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
@@ -18,11 +17,8 @@ from pygls.lsp.server import LanguageServer
 
 from cudalint import __version__
 from cudalint.errors import UsageError
-from cudalint.lsp import actions, lenses
-from cudalint.lsp.diagnostics import diagnostic, uri_of, verdict_of
-from cudalint.lsp.hover import hover
+from cudalint.lsp.diagnostics import diagnostic, uri_of
 from cudalint.lsp.lane import Lane
-from cudalint.lsp.proving import Proving
 from cudalint.lsp.session import Session, Text, path_of
 from cudalint.lsp.text import Lines
 
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
 
     from cudalint.contracts.command import Contract
     from cudalint.lsp.diagnostics import Verdict
+    from cudalint.lsp.proving import Proving
     from cudalint.lsp.session import Snapshot
 
 DEBOUNCE = 0.1
@@ -200,123 +197,6 @@ class Server(LanguageServer):
         while one is not None and one.check is not None and not one.check.done():
             await asyncio.wait({one.check})
         return None if one is None or one.snapshot is None else (one, one.snapshot)
-
-    # Answers
-
-    async def hover_at(self, params: types.HoverParams) -> types.Hover | None:
-        found = await self.current(params.text_document.uri)
-        if found is None:
-            return None
-        one, snapshot = found
-        contracts = await self.contracts_of(one, snapshot)
-        line, column = one.lines.place(params.position)
-        answer = hover(snapshot, contracts, one.verdicts, line, column)
-        if answer is None:
-            return None
-        markdown, about = answer
-        return types.Hover(
-            types.MarkupContent(types.MarkupKind.Markdown, markdown), None if about is None else one.lines.range(about)
-        )
-
-    async def contracts_of(self, one: Open, snapshot: Snapshot) -> list[Contract]:
-        if one.contracts is None or one.contracts[0] is not snapshot:
-            texts = self.texts()
-            one.contracts = (snapshot, await self.lane.run(lambda: self.session.contracts(snapshot, texts)))
-        return one.contracts[1]
-
-    async def actions_at(self, params: types.CodeActionParams) -> list[types.CodeAction]:
-        found = await self.current(params.text_document.uri)
-        if found is None:
-            return []
-        one, snapshot = found
-        told = {d.data["fingerprint"]: d for d in self.diagnostics(one) if isinstance(d.data, dict)}
-        every = [
-            *actions.actions(snapshot, params.range, lambda p: self.lines_of(p, snapshot), self.edit, told),
-            *actions.fix_all(snapshot, one.uri),
-        ]
-        only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
-        if only:
-            every = [a for a in every if any(f"{_kind(a)}.".startswith(f"{kind}.") for kind in only)]
-        later = get_capability(self.client_capabilities, "text_document.code_action.resolve_support.properties")
-        if "edit" not in (later or ()):
-            every = [await self.resolve(each) for each in every]
-        return every
-
-    async def resolve(self, action: types.CodeAction) -> types.CodeAction:
-        """The action with its edit, where that was put off."""
-        if not isinstance(action.data, dict):
-            return action
-        found = await self.current(action.data["uri"])
-        if found is not None:
-            one, snapshot = found
-            unsafe, texts = bool(action.data["unsafe"]), self.texts()
-            new = await self.lane.run(lambda: self.session.repaired(snapshot.text, texts, unsafe=unsafe))
-            if new is not None:
-                action.edit = self.edit({snapshot.text.path: actions.whole_text(new, one.lines)})
-        return action
-
-    def edit(self, edits: actions.Edits) -> types.WorkspaceEdit:
-        """The edits by file; with the versions that they are of where the client takes that."""
-        uris = {path: self.open[path].uri if path in self.open else uri_of(path) for path in edits}
-        if not get_capability(self.client_capabilities, "workspace.workspace_edit.document_changes"):
-            return types.WorkspaceEdit(changes={uris[path]: each for path, each in edits.items()})
-        return types.WorkspaceEdit(
-            document_changes=[
-                types.TextDocumentEdit(
-                    types.OptionalVersionedTextDocumentIdentifier(
-                        uris[path], self.open[path].version if path in self.open else None
-                    ),
-                    list(each),
-                )
-                for path, each in edits.items()
-            ]
-        )
-
-    async def lenses_of(self, params: types.CodeLensParams) -> list[types.CodeLens]:
-        found = await self.current(params.text_document.uri)
-        if found is None:
-            return []
-        one, snapshot = found
-        return list(lenses.lenses(snapshot, one.uri, one.lines, one.verdicts, busy=one.proving is not None))
-
-    # Experiments
-
-    async def confirm(self, uri: str, fingerprints: list[str]) -> None:
-        """Run the experiments of some findings, and show the verdicts as they come."""
-        found = await self.current(uri)
-        if found is None:
-            return
-        one, snapshot = found
-        if one.proving is not None:
-            one.proving.give_up()
-        proving = one.proving = Proving()
-        token = str(uuid4())
-        shows = bool(get_capability(self.client_capabilities, "window.work_done_progress"))
-        if shows:
-            await self.work_done_progress.create_async(token)
-            begin = types.WorkDoneProgressBegin("cudalint: confirming", cancellable=True, percentage=0)
-            self.work_done_progress.begin(token, begin)
-            self.work_done_progress.tokens[token].add_done_callback(lambda _: proving.give_up())
-        grounds = {f.fingerprint: snapshot.ground(f) for f in snapshot.shown}
-        try:
-            async for said in proving.answers(snapshot.text, self.texts(), fingerprints):
-                if "at" in said and shows:
-                    report = types.WorkDoneProgressReport(message=said["at"], percentage=said["percent"])
-                    self.work_done_progress.report(token, report)
-                if "answer" in said and one.proving is proving:
-                    fingerprint = said["answer"]["fingerprint"]
-                    one.verdicts[fingerprint] = verdict_of(said["answer"], grounds.get(fingerprint, ""))
-        finally:
-            if shows:
-                self.work_done_progress.end(token, types.WorkDoneProgressEnd())
-            if one.proving is proving:
-                one.proving = None
-            if self.open.get(one.text.path) is one and (one.check is None or one.check.done()):
-                self.publish(one, one.snapshot)
-
-
-def _kind(action: types.CodeAction) -> str:
-    return str(getattr(action.kind, "value", action.kind))
 
 
 def _beside(one: Open, other: Open) -> bool:

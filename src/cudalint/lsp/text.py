@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from lsprotocol import types
@@ -60,21 +61,23 @@ class Lines:
 
 
 class Moves:
-    """Where the lines of a text are in a later version of it: what both begin and end with stands still."""
+    """Where the lines of a text are in a later version of it."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         most = min(len(old), len(new))
-        self._same = next((i for i in range(most) if old[i] != new[i]), most)
-        most -= self._same
-        after = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
-        self._after = len(old) - after
-        self._by = len(new) - len(old)
+        same = next((i for i in range(most) if old[i] != new[i]), most)
+        after = next((i for i in range(most - same) if old[-1 - i] != new[-1 - i]), most - same)
+        # Mostly there is one change; what lies between two is looked at line by line.
+        between = SequenceMatcher(None, old[same : len(old) - after], new[same : len(new) - after], autojunk=False)
+        blocks = [(same + a, same + b, size) for a, b, size in between.get_matching_blocks()]
+        self._blocks = [(0, 0, same), *blocks, (len(old) - after, len(new) - after, after)]
 
     def line(self, line: int) -> int | None:
         """The line's number now; None if it is among those that were changed."""
-        if line <= self._same:
-            return line
-        return line + self._by if line > self._after else None
+        for start, now, size in self._blocks:
+            if start < line <= start + size:
+                return line - start + now
+        return None
 
     def span(self, span: Span) -> Span | None:
         """The span now; None if one of its lines was changed."""
