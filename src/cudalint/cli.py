@@ -123,6 +123,11 @@ def _parser() -> _Parser:
     rule = commands.add_parser("rule", help="explain a rule", allow_abbrev=False, description="Print a rule's page.")
     rule.add_argument("rule", metavar="CODE|NAME")
     commands.add_parser("rules", help="list the rules", allow_abbrev=False, description="List the rules.")
+    lsp = commands.add_parser(
+        "lsp", help="serve an editor", allow_abbrev=False,
+        description="Speak the Language Server Protocol on stdin and stdout: an editor starts this.",
+    )  # fmt: skip
+    lsp.add_argument("--stdio", action="store_true", help=argparse.SUPPRESS)  # what some clients always say
     debug = commands.add_parser(
         "debug", help="show what an analysis stage made of a file", allow_abbrev=False,
         description="Print what one stage of the analysis made of a file. For people who work on cudalint.",
@@ -206,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rule": _rule,
             "rules": _rules,
             "debug": _debug,
+            "lsp": _lsp,
         }
         code = commands[options.command](options)
         with _reader():
@@ -364,6 +370,14 @@ def _contract(options: argparse.Namespace) -> int:
     from cudalint.contracts.command import run
 
     return run(options)
+
+
+def _lsp(_: argparse.Namespace) -> int:
+    try:
+        from cudalint.lsp.handlers import run
+    except ImportError as fault:
+        raise UsageError(f"lsp needs pygls ({fault}): pip install 'cudalint[lsp]'") from fault
+    return run()
 
 
 def _report(result: Result, *, colour: bool = False) -> Report:

@@ -134,6 +134,36 @@ class Project(preprocess.Environment):
             self._files[path] = found
         return found
 
+    def replace(self, overlay: Mapping[str, bytes]) -> set[str]:
+        """Takes these contents for what is on disk, in place of those that it had; what does not depend on the
+        difference stays. Returns the paths whose content differs."""
+        old, self.overlay = self.overlay, dict(overlay)
+        changed = {path for path in old.keys() | overlay.keys() if old.get(path) != overlay.get(path)}
+        if self._includers is None or self._paths is None:
+            self._files.clear()
+        else:
+            for path in changed.union(*map(self.including, changed)):
+                self._files.pop(path, None)
+        known = set(self._paths or ())
+        if any((path in overlay or os.path.isfile(path)) != (path in known) for path in changed if self.holds(path)):
+            # A file came or went: what an include means may be another.
+            self._paths = self._by_name = self._includers = None
+            for memory in (self._resolved, self._kernels, self._files):
+                memory.clear()
+        for path in changed:
+            if self._includers is not None:
+                for users in self._includers.values():
+                    if path in users:
+                        users.remove(path)
+                self._note_includes(self._includers, path)
+            kernels = self._kernels.get(os.path.dirname(path))
+            if kernels is not None:
+                for places in kernels.values():
+                    if path in places:
+                        places.remove(path)
+                _note_kernels(kernels, path, self.content(path))
+        return changed
+
     def trim(self) -> None:
         """Lets go of all files; they are read again when asked for."""
         self._files.clear()
@@ -323,26 +353,25 @@ class Project(preprocess.Environment):
         kernels = self._kernels.get(folder)
         if kernels is None:
             kernels = self._kernels[folder] = {}
-            for path in sorted(self.siblings(folder)):
-                text = self.content(path)
-                if b"__global__" in text:
-                    for found in set(_KERNEL.findall(text)):
-                        kernels.setdefault(found.decode(), []).append(path)
-        return kernels.get(name, [])
+            for path in set(self.siblings(folder)):
+                _note_kernels(kernels, path, self.content(path))
+        return sorted(kernels.get(name, ()))
 
     def includers(self, path: str) -> list[str]:
         """The files under the root with an ``#include`` of ``path``, by their text alone."""
         if self._includers is None:
             self._includers = {}
             for includer in self.paths():
-                text = self.content(includer)
-                if b"include" not in text:
-                    continue
-                for quote, name in dict.fromkeys(INCLUDE.findall(text)):
-                    target = self.resolve(includer, name.decode(errors="replace").strip(), quote == b"<")
-                    if target is not None and target != includer:
-                        self._includers.setdefault(target, []).append(includer)
+                self._note_includes(self._includers, includer)
         return self._includers.get(path, [])
+
+    def _note_includes(self, includers: dict[str, list[str]], includer: str) -> None:
+        text = self.content(includer)
+        if b"include" in text:
+            for quote, name in dict.fromkeys(INCLUDE.findall(text)):
+                target = self.resolve(includer, name.decode(errors="replace").strip(), quote == b"<")
+                if target is not None and target != includer:
+                    includers.setdefault(target, []).append(includer)
 
     def content(self, path: str) -> bytes:
         """A file's bytes for a search in its text; empty for one that is too large or cannot be read."""
@@ -360,6 +389,12 @@ class Project(preprocess.Environment):
 
 _STANDARDS = {"98": "199711L", "03": "199711L", "11": "201103L", "14": "201402L", "17": "201703L", "20": "202002L"}
 _LEFT_OUT = frozenset(("node_modules", "__pycache__"))
+
+
+def _note_kernels(kernels: dict[str, list[str]], path: str, text: bytes) -> None:
+    if b"__global__" in text:
+        for name in set(_KERNEL.findall(text)):
+            kernels.setdefault(name.decode(), []).append(path)
 
 
 def _shared(path: str, folder: str) -> int:
