@@ -44,6 +44,12 @@ def test_at_a_last_line_without_an_end(cudalint, write):
     assert ignored(cudalint, path) == text + " // cudalint: ignore[CL203]"
 
 
+def test_at_a_last_line_that_would_go_on(cudalint, write):
+    run = f"void run(float *x, int n) {{ {LAUNCH} }} \\"
+    path = write("k.cu", KERNEL + run)
+    assert ignored(cudalint, path) == f"{KERNEL}// cudalint: ignore-next-line[CL001, CL203]\n{run}"
+
+
 def test_what_is_told(cudalint, write):
     write("a.cu", KERNEL + RUN)
     write("sub/b.cu", GAP)

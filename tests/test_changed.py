@@ -234,6 +234,32 @@ def test_from_a_folder_below_and_names_that_are_odd(cudalint, repository, write,
     assert functions(cudalint, cwd=folder / "sub folder") == ["run_zero"]
 
 
+def test_a_submodule(cudalint, git, write, folder, tmp_path_factory):
+    """It is compared with the commit that the repository around it had, whatever a revision means inside of it."""
+    library = tmp_path_factory.mktemp("library")
+    for name, text in FILES.items():
+        (library / name).write_text(text)
+    git("init", "-q", str(library))
+    git("-C", str(library), "add", "-A")
+    git("-C", str(library), "commit", "-q", "-m", "library")
+    write("own.cu", ADD)
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "sub/library")
+    assert functions(cudalint) == ["run_add", "run_zero", "run_scale"]
+    git("commit", "-q", "-m", "second")
+    assert functions(cudalint) == []
+    write("sub/library/add.cu", ADD.replace("0.0f", "1.0f"))
+    git("-C", str(folder / "sub/library"), "commit", "-q", "-a", "-m", "a change inside")
+    assert functions(cudalint) == functions(cudalint, "sub/library") == ["run_zero"]
+
+
+def test_a_worktree(cudalint, repository, folder):
+    repository("worktree", "add", "-q", "tree", "HEAD")
+    (folder / "tree/add.cu").write_text(ADD.replace("0.0f", "1.0f"))
+    assert functions(cudalint, cwd=folder / "tree") == ["run_zero"]
+
+
 def refused(cudalint, *arguments, **how) -> str:
     done = cudalint("check", *arguments, **how)
     assert (done.returncode, done.stdout) == (2, "")

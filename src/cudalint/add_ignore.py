@@ -97,7 +97,7 @@ class _Text:
             first, last = line, line
             while not self._ends(first - 1):
                 first -= 1
-            while not self._ends(last):
+            while last < len(self._lines) and not self._ends(last):
                 last += 1
             self._put_above(first, text, f"// cudalint: disable[{codes}]{reason}")
             self._put_above(last + 1, text, f"// cudalint: enable[{codes}]")
@@ -122,7 +122,7 @@ class _Text:
 
     def _ends(self, line: int) -> bool:
         """May a comment stand at the end of a line, and another line below it: does nothing there go on?"""
-        if line in (0, len(self._lines)):
+        if line == 0:
             return True
         if self._lines[line - 1].rstrip().endswith(("\\", "??/")):
             return False

@@ -31,6 +31,9 @@ _AROUND = ("template_declaration", "linkage_specification")
 
 # What git knows
 
+_EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""The tree without a file."""
+
 
 def since(revision: str, folders: Iterable[str], overlay: Mapping[str, bytes]) -> dict[str, bytes | None]:
     """The files that differ from ``revision`` in the repositories of some folders, by real path, with what they were;
@@ -57,10 +60,10 @@ def _repository(folder: str) -> str:
 
 
 def _differing(top: str, revision: str) -> Iterator[tuple[str, bytes | None]]:
-    commit = _git(top, "rev-parse", "--verify", "--quiet", revision + "^{commit}", missing=revision).strip().decode()
     diff = _git(
-        top, "diff", "--raw", "-z", "--no-abbrev", "-M", "--no-ext-diff", "--ignore-submodules=all", commit, "--"
-    )
+        top, "diff", "--raw", "-z", "--no-abbrev", "-M", "--no-ext-diff", "--ignore-submodules=all",
+        _commit(top, revision), "--",
+    )  # fmt: skip
     was: dict[str, bytes] = {}
     fields = iter(diff.split(b"\0"))
     for head in fields:
@@ -80,6 +83,16 @@ def _differing(top: str, revision: str) -> Iterator[tuple[str, bytes | None]]:
     texts = dict(zip(wanted, _blobs(answer), strict=True))
     for path, blob in was.items():
         yield path, texts.get(blob)
+
+
+def _commit(top: str, revision: str) -> str:
+    """The revision's commit; of a submodule the one that the repository around it had then."""
+    around = os.fsdecode(_git(top, "rev-parse", "--show-superproject-working-tree").rstrip(b"\r\n"))
+    if not around:
+        return _git(top, "rev-parse", "--verify", "--quiet", revision + "^{commit}", missing=revision).decode().strip()
+    inside = os.path.relpath(top, os.path.realpath(around)).replace(os.sep, "/")
+    entry = _git(around, "ls-tree", _commit(around, revision), "--", inside).split()
+    return entry[2].decode() if entry else _EMPTY
 
 
 def _path(top: str, name: bytes) -> str:
@@ -148,6 +161,7 @@ class Changes:
         self._compared: dict[str, tuple[_Parts, _Parts] | None] = {}
         self._macros: dict[str, frozenset[bytes]] = {}
         self._outside: dict[str, bool] = {}
+        self._functions: dict[tuple[str, tuple[int, int]], bool] = {}
 
     def of_unit(self, unit: Kernel | Launch | HostFunction) -> bool:
         """Does anything differ that the unit is made of: its functions, the macros that they use, and whatever stands
@@ -166,15 +180,22 @@ class Changes:
         return self._differs(path)
 
     def _function(self, decl: FunctionDecl) -> bool:
+        key = decl.file.path, _span(decl)
+        if key not in self._functions:
+            self._functions[key] = self._function_differs(decl)
+        return self._functions[key]
+
+    def _function_differs(self, decl: FunctionDecl) -> bool:
         path = decl.file.path
         if any(self._differs(file.path) for file in self._project.unit(path)):
             return True
-        text = _text(decl)
-        compared = self._parts(path)
+        compared, macros = self._parts(path), self._changed_macros(path)
+        if compared is None and not macros:
+            return False
+        text = _code(_raw(decl))
         if compared is not None and text not in compared[0].functions.get(decl.qualname, ()):
             return True
-        macros = self._changed_macros(path)
-        return bool(macros) and not macros.isdisjoint(_WORD.findall(text))
+        return not macros.isdisjoint(_WORD.findall(text))
 
     def _parts(self, path: str) -> tuple[_Parts, _Parts] | None:
         """A file as it was and as it is; None where it is as it was."""
@@ -255,13 +276,13 @@ def unit_functions(unit: Kernel | Launch | HostFunction) -> Iterator[FunctionDec
             if function.within is not None:
                 yield function.within
         if launch.event.fn.within is not None:
-            words = set(_WORD.findall(_text(launch.event.fn.within)))
+            words = set(_WORD.findall(_raw(launch.event.fn.within)))
             yield from (callee for callee in launch.flow.callees if callee.name.encode() in words)
 
 
-def _text(decl: FunctionDecl) -> bytes:
+def _raw(decl: FunctionDecl) -> bytes:
     start, end = _span(decl)
-    return _code(decl.file.raw[start:end])
+    return decl.file.raw[start:end]
 
 
 def _span(decl: FunctionDecl) -> tuple[int, int]:
