@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cudalint.changed import Changes
+    from cudalint.edited import Edit as Edited
     from cudalint.facts.model import HostFunction, Kernel, Launch
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
@@ -98,6 +99,8 @@ class Placed(NamedTuple):
     finding: Finding
     macro: tuple[str, Span] | None = None
     changed: bool = True
+    unit: tuple[str, str] = ("", "")
+    """What the rule was asked about: kind and function."""
 
     @property
     def key(self) -> tuple[str, Span]:
@@ -112,6 +115,15 @@ class Checked(NamedTuple):
     problems: list[str]
     lines: int
     read: bool = True
+
+
+class _Former(NamedTuple):
+    """What the rules last ``said`` of a file; ``order`` numbers its units as they were met."""
+
+    settings: Settings
+    file: SourceFile
+    said: list[Placed]
+    order: dict[tuple[str, str], int]
 
 
 def check(paths: Sequence[str], options: Options, worker: Worker | None = None) -> Result:
@@ -225,9 +237,13 @@ class Worker:
         self._changes: dict[Settings, Changes] = {}
         self._others: dict[tuple[object, ...], list[Placed]] = {}
         """What files that are not checked themselves give: those that include a checked one, or use its macros."""
+        self._former: dict[str, _Former] | None = None
+        """Files of which only what an edit concerns may have to be checked again."""
 
     def turn_to(self, overlay: dict[str, bytes], targets: frozenset[str]) -> None:
         """Take other contents, and check other files, from now on."""
+        changed = {p for p in overlay.keys() | self._overlay.keys() if overlay.get(p) != self._overlay.get(p)}
+        self._former = {p: known for p, known in (self._former or {}).items() if changed <= {p}}
         self._overlay, self._targets = overlay, targets
         self._others.clear()
         if self._projects:
@@ -258,7 +274,7 @@ class Worker:
         if GAP in target.settings.selection.codes:
             gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
             self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
-        self._run(target, found)
+        self._run_again(target, file, found)
         self._guard(target, "in the files that include it", found, lambda: self._from_includers(target, file, found))
         self._guard(target, "in the files that use its macros", found, lambda: self._first_uses(target, found))
         kept = [placed for placed in found.findings if self._wanted(target, placed.finding)]
@@ -353,9 +369,34 @@ class Worker:
         changes = self._changes[target.settings]
         return changes.at(*about.span[:2]) if isinstance(about, Finding) else changes.of_unit(about)
 
+    def _run_again(self, target: Target, file: SourceFile, found: Checked) -> None:
+        """Run the rules; of a file that was checked before, on what an edit concerns."""
+        if self._former is None:
+            self._run(target, found)
+            return
+        from cudalint import edited
+
+        former = self._former.pop(target.path, None)
+        usable = former is not None and former.settings == target.settings and all(p.unit[1] for p in former.said)
+        edit = edited.edit(former.file, file) if usable and former is not None else None
+        stays: list[Placed] = []
+        order: dict[tuple[str, str], int] = {}
+        if edit is not None and former is not None:
+            moved = [(p, _moved(p, edit)) for p in former.said]
+            edit = edited.widened(edit, (p.unit[1] for p, now in moved if now is None), file)
+            stays = [now for _, now in moved if now is not None and now.unit[1] not in edit.names]
+            order = former.order
+        ran = Checked([], {}, found.problems, 0)
+        self._run(target, ran, through=None if edit is None else edit.names, order=order)
+        # Of what several units say, the first is reported: they keep their order.
+        said = sorted(stays + ran.findings, key=lambda p: order[p.unit])
+        found.findings.extend(said)
+        if not found.problems:
+            self._former[target.path] = _Former(target.settings, file, said, order)
+
     def _run(
-        self, target: Target, found: Checked, codes: frozenset[str] | None = None,
-        into: str | None = None,
+        self, target: Target, found: Checked, codes: frozenset[str] | None = None, into: str | None = None,
+        through: frozenset[str] | None = None, order: dict[tuple[str, str], int] | None = None,
     ) -> None:  # fmt: skip
         selection = target.settings.selection
         chosen = (selection.codes | selection.forms) & codes if codes is not None else selection.codes | selection.forms
@@ -364,15 +405,20 @@ class Worker:
             return
         from cudalint.facts import analyse
 
-        units = analyse(self.project(target.settings), target.path, target.settings.config, into)
+        units = analyse(self.project(target.settings), target.path, target.settings.config, into, through)
         while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
+            name = _unit(unit)
+            if order is not None:
+                order.setdefault(name, len(order))
             for each in by_subject.get(type(unit).__name__, ()):
 
-                def drafts(run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit) -> None:
+                def drafts(
+                    run: Callable[[Any], Iterable[Draft]] = each.run, unit: Any = unit, name: tuple[str, str] = name
+                ) -> None:
                     for draft in run(unit):
                         if draft.code in (selection.codes if draft.form is None else selection.forms):
                             placed = place(draft, target.settings)
-                            found.findings.append(placed._replace(changed=self.changed(target, unit)))
+                            found.findings.append(placed._replace(changed=self.changed(target, unit), unit=name))
 
                 self._guard(target, f"in {each.name}", found, drafts)
 
@@ -411,6 +457,19 @@ class Worker:
         if path != target.path and matches(settings.config.base, settings.config.exclude, path):
             return False
         return not settings.ignored(path, pages()[finding.code])
+
+
+def _moved(placed: Placed, edit: Edited) -> Placed | None:
+    """The finding where it stands after an edit elsewhere; None where that matters to it."""
+    finding, body = edit.finding(placed.finding), edit.span(placed.macro[1]) if placed.macro else None
+    if finding is None or (placed.macro is not None and body is None):
+        return None
+    return placed._replace(finding=finding, macro=(placed.macro[0], body) if placed.macro and body else None)
+
+
+def _unit(unit: Kernel | Launch | HostFunction) -> tuple[str, str]:
+    decl = unit.decl if hasattr(unit, "decl") else unit.event.fn.within
+    return type(unit).__name__, decl.name if decl is not None else ""
 
 
 def place(draft: Draft, settings: Settings) -> Placed:

@@ -34,16 +34,17 @@ _MAX_BINDINGS = 6
 
 
 def analyse(
-    project: Project, path: str, config: Config, into: str | None = None
+    project: Project, path: str, config: Config, into: str | None = None, through: frozenset[str] | None = None
 ) -> Iterator[Kernel | Launch | HostFunction]:
     """The units of one file: kernels (with all their visible launches), launches, host functions; only those that
-    call functions of the file ``into`` that may hold a finding, if given.
+    call functions of the file ``into`` that may hold a finding, or that name one of ``through``, if given.
 
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     flows.forget()
     if into is None:
-        yield from _Analysis(project, project.file(path), config).units()
+        if through != frozenset():
+            yield from _Analysis(project, project.file(path), config, through).units()
         return
     through = telling(project, into)
     if through:
@@ -114,6 +115,7 @@ def launching_words(project: Project, path: str) -> frozenset[str]:
 
 def forget_words(project: Project, paths: Iterable[str]) -> None:
     """These files have other contents from now on."""
+    _told.pop(project, None)
     known = _launching.get(project, {})
     for path in paths:
         known.pop(path, None)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cudalint.contracts.command import Contract
-    from cudalint.engine import Worker
     from cudalint.findings import Finding, Span
     from cudalint.walk import Target
 
@@ -86,18 +85,16 @@ class Snapshot(NamedTuple):
 
 class Session:
     def __init__(self) -> None:
-        self._worker: Worker | None = None
+        self._worker = engine.Worker({})
         self._frozen = False
 
     def forget(self) -> None:
         """Files on disk changed: read everything again."""
-        self._worker = None
+        self._worker = engine.Worker({})
 
     def _check(self, text: Text, texts: Mapping[str, bytes]) -> Result:
         run = Options(stdin=(text.path, text.data), texts=texts, force_exclude=True, folder=text.folder)
-        result = engine.check([], run, self._worker)
-        self._worker = result.worker
-        return result
+        return engine.check([], run, self._worker)
 
     def check(self, text: Text, texts: Mapping[str, bytes], before: Snapshot | None, split: list[str]) -> Snapshot:
         """Check a text, as the other ``texts`` are now. UsageError for a wrong configuration."""
@@ -131,8 +128,6 @@ class Session:
         """The contracts of the kernels of a text, and of those that it launches from another file."""
         from cudalint.contracts.command import contracts
 
-        if self._worker is None:
-            self._worker = engine.Worker(dict(texts))
         self._worker.turn_to(dict(texts), frozenset(target.path for target in of.targets))
         found: list[Contract] = []
         for target in of.targets:
