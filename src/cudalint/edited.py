@@ -8,6 +8,7 @@ concerns these, whoever names them, and what host functions among those name in 
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -72,74 +73,80 @@ def _words(finding: Finding) -> Iterator[str]:
         yield from (str(each) for pair in finding.witness.values.items() for each in pair)
 
 
-def edit(old: SourceFile, new: SourceFile) -> Edit | None:
+class Outline:
+    """The functions of a file that have a body, where they stand in what the user sees, and the words of each; of
+    functions in functions, the outer."""
+
+    def __init__(self, file: SourceFile, old: Outline | None = None) -> None:
+        """``old`` is an earlier version: what did not change is taken from it."""
+        self.file = file
+        self.functions: list[tuple[FunctionDecl, int, int]] = []
+        at = 0
+        for decl in sorted(file.declarations.functions, key=lambda f: (f.start, -f.end)):
+            if decl.has_body and decl.file is file:
+                start, end = file.origin(decl.start, decl.end)
+                if start >= at:
+                    self.functions.append((decl, start, end))
+                    at = end
+        known: dict[bytes, set[str]] = {}
+        if old is not None and old.rest == self.rest:  # macros among them
+            known = {old.raw(i): words for i, words in enumerate(old.words)}
+        self.words: list[set[str]] = [
+            known.get(self.raw(i)) or _words_of(f) for i, (f, _, _) in enumerate(self.functions)
+        ]
+
+    def raw(self, index: int) -> bytes:
+        _, start, end = self.functions[index]
+        return self.file.raw[start:end]
+
+    @cached_property
+    def rest(self) -> list[bytes]:
+        """What stands before, between and behind the functions."""
+        stops = [0, *(end for _, _, end in self.functions)]
+        starts = [*(start for _, start, _ in self.functions), len(self.file.raw)]
+        return [self.file.raw[stop:start] for stop, start in zip(stops, starts)]
+
+    def lines(self, index: int) -> tuple[int, int]:
+        _, start, end = self.functions[index]
+        return self.file.position(start)[0], self.file.position(end)[0]
+
+
+def edit(old: Outline, new: Outline) -> Edit | None:
     """What differs, where that is within functions and can be told to stay there; None where anything may differ."""
-    before, after = _functions(old), _functions(new)
-    if [f.qualname for f, _, _ in before] != [f.qualname for f, _, _ in after]:
+    if [f.qualname for f, _, _ in old.functions] != [f.qualname for f, _, _ in new.functions] or old.rest != new.rest:
         return None
-    differing = []
-    at_old = at_new = 0
-    for one, other in zip(before, after, strict=True):
-        if old.raw[at_old : one[1]] != new.raw[at_new : other[1]]:
-            return None
-        if old.raw[one[1] : one[2]] != new.raw[other[1] : other[2]]:
-            differing.append((one, other))
-        at_old, at_new = one[2], other[2]
-    if old.raw[at_old:] != new.raw[at_new:]:
-        return None
-    named: dict[str, set[str]] = {}
-    hosts = set()
-    for decl, _, _ in (*before, *after):
-        named.setdefault(decl.name, set()).update(_names(decl))
-        if decl.kind not in ("kernel", "device"):
-            hosts.add(decl.name)
+    names = {decl.name for decl, _, _ in new.functions}
     touched: set[str] = set()
     moved = []
-    for (decl, start, end), (now, first, last) in differing:
+    for i, (decl, _, _) in enumerate(new.functions):
+        if old.raw(i) == new.raw(i):
+            continue
         # A constructor matters to methods that do not name it; a macro to whatever follows.
-        if decl.owner or _DIRECTIVE.search(old.raw, start, end) or _DIRECTIVE.search(new.raw, first, last):
+        if decl.owner or _DIRECTIVE.search(old.raw(i)) or _DIRECTIVE.search(new.raw(i)):
             return None
-        touched |= {decl.name, *(_names(decl) ^ _names(now)) & named.keys()}
-        moved.append((_lines(old, start, end), _lines(new, first, last)))
-    return Edit(new.path, frozenset(_closed(touched, named, hosts)), moved)
+        touched |= {decl.name, *((old.words[i] ^ new.words[i]) & names)}
+        moved.append((old.lines(i), new.lines(i)))
+    found = Edit(new.file.path, frozenset(), moved)
+    return widened(widened(found, touched, old), touched, new)
 
 
-def widened(edit: Edit, more: Iterable[str], new: SourceFile) -> Edit:
-    """The edit, concerning some more functions."""
-    functions = _functions(new)
+def widened(edit: Edit, more: Iterable[str], outline: Outline) -> Edit:
+    """The edit, concerning some more functions, those that name one of them, and those that host functions among
+    these name."""
     named: dict[str, set[str]] = {}
-    for decl, _, _ in functions:
-        named.setdefault(decl.name, set()).update(_names(decl))
-    hosts = {decl.name for decl, _, _ in functions if decl.kind not in ("kernel", "device")}
-    return edit._replace(names=frozenset(_closed({*edit.names, *more}, named, hosts)))
+    hosts = set()
+    for (decl, _, _), words in zip(outline.functions, outline.words):
+        named.setdefault(decl.name, set()).update(words)
+        if decl.kind not in ("kernel", "device"):
+            hosts.add(decl.name)
+    found: set[str] = set()
+    more = edit.names.union(more)
+    while not more <= found:
+        found |= more
+        more = {name for name, words in named.items() if not words.isdisjoint(found)}
+        more = more.union(*(named[name] & named.keys() for name in found & hosts))
+    return edit._replace(names=frozenset(found))
 
 
-def _closed(names: set[str], named: dict[str, set[str]], hosts: set[str]) -> set[str]:
-    """The functions, those that name one of them, and those that a host function among them names."""
-    while True:
-        more = {name for name, words in named.items() if not words.isdisjoint(names)}
-        more = more.union(*(named[name] & named.keys() for name in (names | more) & hosts))
-        if more <= names:
-            return names
-        names = names | more
-
-
-def _functions(file: SourceFile) -> list[tuple[FunctionDecl, int, int]]:
-    """The functions with a body and where they stand in what the user sees; none that stands in another."""
-    found: list[tuple[FunctionDecl, int, int]] = []
-    at = 0
-    for decl in sorted(file.declarations.functions, key=lambda f: (f.start, -f.end)):
-        if decl.has_body and decl.file is file:
-            start, end = file.origin(decl.start, decl.end)
-            if start >= at:
-                found.append((decl, start, end))
-                at = end
-    return found
-
-
-def _names(decl: FunctionDecl) -> set[str]:
+def _words_of(decl: FunctionDecl) -> set[str]:
     return {word.decode() for word in _WORD.findall(decl.file.text, decl.start, decl.end)}
-
-
-def _lines(file: SourceFile, start: int, end: int) -> tuple[int, int]:
-    return file.position(start)[0], file.position(end)[0]

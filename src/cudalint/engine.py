@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cudalint.changed import Changes
     from cudalint.edited import Edit as Edited
+    from cudalint.edited import Outline
     from cudalint.facts.model import HostFunction, Kernel, Launch
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
@@ -121,7 +122,7 @@ class _Former(NamedTuple):
     """What the rules last ``said`` of a file; ``order`` numbers its units as they were met."""
 
     settings: Settings
-    file: SourceFile
+    outline: Outline
     said: list[Placed]
     order: dict[tuple[str, str], int]
 
@@ -377,22 +378,24 @@ class Worker:
         from cudalint import edited
 
         former = self._former.pop(target.path, None)
-        usable = former is not None and former.settings == target.settings and all(p.unit[1] for p in former.said)
-        edit = edited.edit(former.file, file) if usable and former is not None else None
+        if former is not None and (former.settings != target.settings or not all(p.unit[1] for p in former.said)):
+            former = None
+        outline = edited.Outline(file, former and former.outline)
+        edit = former and edited.edit(former.outline, outline)
         stays: list[Placed] = []
         order: dict[tuple[str, str], int] = {}
         if edit is not None and former is not None:
             moved = [(p, _moved(p, edit)) for p in former.said]
-            edit = edited.widened(edit, (p.unit[1] for p, now in moved if now is None), file)
+            edit = edited.widened(edit, (p.unit[1] for p, now in moved if now is None), outline)
             stays = [now for _, now in moved if now is not None and now.unit[1] not in edit.names]
             order = former.order
         ran = Checked([], {}, found.problems, 0)
-        self._run(target, ran, through=None if edit is None else edit.names, order=order)
+        self._run(target, ran, through=edit and edit.names, order=order)
         # Of what several units say, the first is reported: they keep their order.
         said = sorted(stays + ran.findings, key=lambda p: order[p.unit])
         found.findings.extend(said)
         if not found.problems:
-            self._former[target.path] = _Former(target.settings, file, said, order)
+            self._former[target.path] = _Former(target.settings, outline, said, order)
 
     def _run(
         self, target: Target, found: Checked, codes: frozenset[str] | None = None, into: str | None = None,
