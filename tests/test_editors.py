@@ -65,6 +65,10 @@ def test_neovim_shows_a_finding_and_its_hover(tmp_path: Path) -> None:
         pytest.skip("Neovim 0.11 or newer is not installed")
     (tmp_path / ".git").mkdir()
     (tmp_path / "k.cu").write_text(FAULTY)
+    plugins = tmp_path / ".config" / "nvim" / "plugin"
+    plugins.mkdir(parents=True)
+    shutil.copy(EDITORS / "neovim" / "cudalint.lua", plugins)
+    home = {name: value for name, value in on_path(tmp_path).items() if not name.startswith("XDG_")}
     (tmp_path / "ask.lua").write_text("""\
 local out = io.open("out.json", "w")
 vim.wait(60000, function() return #vim.diagnostic.get(0) > 0 end, 50)
@@ -79,8 +83,7 @@ out:write(vim.json.encode({ codes = codes, hover = hover, lenses = lenses }))
 out:close()
 """)
     done = subprocess.run(
-        [nvim, "--headless", "--clean", "-S", str(EDITORS / "neovim" / "cudalint.lua"), "k.cu", "-S", "ask.lua", "+qa!"],
-        cwd=tmp_path, env=on_path(tmp_path), capture_output=True, text=True, timeout=180, check=False,
+        [nvim, "--headless", "-i", "NONE", "k.cu", "-S", "ask.lua", "+qa!"], cwd=tmp_path, env=home, capture_output=True, text=True, timeout=180, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert (tmp_path / "out.json").exists(), done.stderr

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from cudalint.findings import Span
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_COMPARED = 4_000_000
+"""Pairs of lines up to which it is worth while to look for what two changes left between them."""
 _WIDTH = {types.PositionEncodingKind.Utf8: "utf-8", types.PositionEncodingKind.Utf16: "utf-16-le"}
 
 
@@ -67,9 +69,12 @@ class Moves:
         most = min(len(old), len(new))
         same = next((i for i in range(most) if old[i] != new[i]), most)
         after = next((i for i in range(most - same) if old[-1 - i] != new[-1 - i]), most - same)
-        # Mostly there is one change; what lies between two is looked at line by line.
-        between = SequenceMatcher(None, old[same : len(old) - after], new[same : len(new) - after], autojunk=False)
-        blocks = [(same + a, same + b, size) for a, b, size in between.get_matching_blocks()]
+        blocks: list[tuple[int, int, int]] = []
+        one, other = old[same : len(old) - after], new[same : len(new) - after]
+        if one and other and len(one) * len(other) < _COMPARED:
+            # Mostly there is one change; what lies between two is looked at line by line.
+            between = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+            blocks = [(same + a, same + b, size) for a, b, size in between]
         self._blocks = [(0, 0, same), *blocks, (len(old) - after, len(new) - after, after)]
 
     def line(self, line: int) -> int | None:
