@@ -34,6 +34,7 @@ def edits(text: bytes) -> list[bytes]:
     tokens = list(TOKEN.finditer(text))
     one, other = opening[len(text) % len(opening)], opening[-1]
     made = [text[:one] + b" int typed = 0;" + text[one:], text[:other] + b"\n    int typed = 0;" + text[other:]]
+    made += [b"// more\n\n" + text, text.replace(b"\n}\n", b"\n}\n\n// more\n", 1), text + b"\n"]
     for token in tokens[len(text) % 5 :: max(1, len(tokens) // 3)]:
         new = CHANGED.get(token[0]) or b"%d" % (int(token[0]) + 1)
         made.append(text[: token.start()] + new + text[token.end() :])
@@ -75,8 +76,21 @@ def test_an_edit_concerns_who_names_the_function_and_whom_hosts_name() -> None:
     assert concerned(HELPED, HELPED.replace(b"2.0f", b"3.0f")) == {"twice", "one", "run", "other", "rest", "all"}
 
 
+def test_blank_lines_and_comments_between_functions_concern_nothing() -> None:
+    for line in (b"\n", b"// twice\n", b"/* twice\n   or thrice */\n\n"):
+        for before in (b"__device__", b"__global__ void other", b"void rest"):
+            assert concerned(HELPED, HELPED.replace(before, line + before)) == set()
+    assert concerned(HELPED, HELPED + b"\n// the end") == set()
+
+
 def test_what_stands_outside_of_functions_concerns_everything() -> None:
-    for line in (b"#define N 256\n", b"int size;\n", b"void more();\n", b"// cudalint: assume(n < 5)\n", b"\n"):
+    for line in (
+        b"#define N 256\n",
+        b"int size;\n",
+        b"void more();\n",
+        b"// cudalint: assume(n < 5)\n",
+        b'char s[] = R"(\n)";\n',
+    ):
         assert concerned(HELPED, line + HELPED) is None
     assert concerned(HELPED, HELPED.replace(b"void run", b"void ran")) is None
     assert concerned(HELPED, HELPED.replace(b"{ run", b"{\n#define N 1\n run")) is None

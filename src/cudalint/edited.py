@@ -20,20 +20,23 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _DIRECTIVE = re.compile(rb"^[ \t]*#", re.MULTILINE)
-_LINE = re.compile(r"\bline \d")
-"""Words that hold only as long as the line does."""
+# Whole lines without a word of code; a comment in the middle of a line may be part of a string.
+_NO_CODE = re.compile(rb"^[ \t]*(?://[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?(?:\r\n|\r|\n|\Z)", re.MULTILINE)
+_NOT_PLAIN = re.compile(rb'cudalint:|\\\s|R"')
+_LINE = re.compile(r"\blines?\b")
+"""Where a finding may tell a line's number."""
 
 
 class Edit(NamedTuple):
-    """``names`` are the functions that the edit concerns, ``moved`` the line ranges of edited functions before and
-    after it."""
+    """``names`` are the functions that the edit concerns, ``moved`` the lines of edited functions, and of blank lines
+    and comments between functions, before and after it."""
 
     path: str
     names: frozenset[str]
     moved: list[tuple[tuple[int, int], tuple[int, int]]]
 
     def line(self, line: int) -> int | None:
-        """Where a line outside of edited functions is now; None for one of theirs."""
+        """Where a line outside of them is now; None for one of theirs."""
         by = 0
         for (first, last), (now, end) in self.moved:
             if line < first:
@@ -89,7 +92,7 @@ class Outline:
                     self.functions.append((decl, start, end))
                     at = end
         known: dict[bytes, set[str]] = {}
-        if old is not None and old.rest == self.rest:  # macros among them
+        if old is not None and old.code == self.code:  # macros among it
             known = {old.raw(i): words for i, words in enumerate(old.words)}
         self.words: list[set[str]] = [
             known.get(self.raw(i)) or _words_of(f) for i, (f, _, _) in enumerate(self.functions)
@@ -106,6 +109,18 @@ class Outline:
         starts = [*(start for _, start, _ in self.functions), len(self.file.raw)]
         return [self.file.raw[stop:start] for stop, start in zip(stops, starts)]
 
+    @cached_property
+    def code(self) -> list[bytes]:
+        """The same without blank lines and lines of comments, where these can mean nothing."""
+        return [rest if _NOT_PLAIN.search(rest) else _NO_CODE.sub(b"", rest) for rest in self.rest]
+
+    def between(self, index: int) -> tuple[int, int]:
+        """The lines before a function (behind the last, for the index after it) that it and the function before it
+        have no part in."""
+        first = self.lines(index - 1)[1] + 1 if index else 1
+        last = self.lines(index)[0] - 1 if index < len(self.functions) else self.file.position(len(self.file.raw))[0]
+        return first, last
+
     def lines(self, index: int) -> tuple[int, int]:
         _, start, end = self.functions[index]
         return self.file.position(start)[0], self.file.position(end)[0]
@@ -113,11 +128,16 @@ class Outline:
 
 def edit(old: Outline, new: Outline) -> Edit | None:
     """What differs, where that is within functions and can be told to stay there; None where anything may differ."""
-    if [f.qualname for f, _, _ in old.functions] != [f.qualname for f, _, _ in new.functions] or old.rest != new.rest:
+    if [f.qualname for f, _, _ in old.functions] != [f.qualname for f, _, _ in new.functions] or old.code != new.code:
         return None
     names = {decl.name for decl, _, _ in new.functions}
     touched: set[str] = set()
     moved = []
+    for i, (one, other) in enumerate(zip(old.rest, new.rest)):
+        if one != other:
+            if _shared(one, i, new) != _shared(other, i, new):
+                return None
+            moved.append((old.between(i), new.between(i)))
     for i, (decl, _, _) in enumerate(new.functions):
         if old.raw(i) == new.raw(i):
             continue
@@ -126,7 +146,7 @@ def edit(old: Outline, new: Outline) -> Edit | None:
             return None
         touched |= {decl.name, *((old.words[i] ^ new.words[i]) & names)}
         moved.append((old.lines(i), new.lines(i)))
-    found = Edit(new.file.path, frozenset(), moved)
+    found = Edit(new.file.path, frozenset(), sorted(moved))
     return widened(widened(found, touched, old), touched, new)
 
 
@@ -146,6 +166,14 @@ def widened(edit: Edit, more: Iterable[str], outline: Outline) -> Edit:
         more = {name for name, words in named.items() if not words.isdisjoint(found)}
         more = more.union(*(named[name] & named.keys() for name in found & hosts))
     return edit._replace(names=frozenset(found))
+
+
+def _shared(rest: bytes, index: int, outline: Outline) -> tuple[bytes, ...]:
+    """What stands before a function on lines that functions have a part in."""
+    first, newline, after = rest.partition(b"\n")
+    head = (first, newline) if index else ()
+    tail = (after.rpartition(b"\n")[2] if newline else first,) if index < len(outline.functions) else ()
+    return (*head, *tail)
 
 
 def _words_of(decl: FunctionDecl) -> set[str]:
