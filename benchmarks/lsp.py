@@ -2,8 +2,8 @@
 
     python benchmarks/lsp.py [--changes N] [FILE]
 
-FILE is any CUDA source; without one, kernels and launches of about 1,000 lines are written. One function after the other is
-edited as somebody types; the debounce, in which nothing happens, is told apart.
+FILE is any CUDA source; without one, kernels and launches of about 1,000 lines are written. One function after the
+other is edited as somebody types; the debounce, in which nothing happens, is told apart.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint import engine
@@ -115,13 +116,18 @@ class Session:
                 continue
             gaps = [(gap.start, gap.end) for gap in file.gaps]
             gaps += [file.origin(start, end) for start, end, _ in file.declarations.gaps]
-            for function in file.declarations.functions:
-                if function.has_body and function.file is file:
-                    start, end = file.origin(function.start, function.end)
-                    span = file.raw_span(start, end)
-                    line = file.position(file.origin(function.name_start, function.name_end)[0])[0]
-                    whole = not any(start <= last and first <= end for first, last in gaps)
-                    found.append(Region(function.kind == "kernel", line, span.line, span.end_line, whole))
+            functions = [f for f in file.declarations.functions if f.has_body and f.file is file]
+            ranges = [file.origin(f.start, f.end) for f in functions]
+            starts, ends = sorted(start for start, _ in ranges), sorted(end for _, end in ranges)
+            for function, (start, end) in zip(functions, ranges, strict=True):
+                span = file.raw_span(start, end)
+                line = file.position(file.origin(function.name_start, function.name_end)[0])[0]
+                # A brace too many ends a function early: what is amiss up to its neighbours may be about it.
+                before, after = bisect_right(ends, start), bisect_left(starts, end)
+                begin = ends[before - 1] if before else 0
+                stop = starts[after] if after < len(starts) else len(file.raw)
+                whole = not any(begin <= last and first <= stop for first, last in gaps)
+                found.append(Region(function.kind == "kernel", line, span.line, span.end_line, whole))
         return found
 
     def contracts(self, of: Snapshot, texts: Mapping[str, bytes]) -> list[Contract]:
