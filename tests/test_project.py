@@ -95,6 +95,12 @@ def test_does_not_take_a_project_file_for_a_standard_header(tmp_path: Path) -> N
     assert includes(Project(str(tmp_path)), "a.cu") == ["math.h", "x/my.h"]
 
 
+def test_a_quoted_include_may_lie_in_a_folder_that_is_called_like_the_toolkits(tmp_path: Path) -> None:
+    write(tmp_path, {"src/ops/a.cu": '#include "cuda/limits.h"\n#include <cuda/atomic>\n', "src/cuda/limits.h": "",
+                     "src/cuda/atomic": ""})  # fmt: skip
+    assert includes(Project(str(tmp_path)), "src/ops/a.cu") == ["src/cuda/limits.h"]
+
+
 def test_touches_nothing_outside_of_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, {"secret.h": "#define SECRET 1\n", "out/dir/s.h": "#define SECRET 2\n"})
     root = write(

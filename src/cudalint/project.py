@@ -107,7 +107,7 @@ class Project(preprocess.Environment):
         self.held = 0
         """Bytes of the files that are held."""
         self._folders: dict[str, str | None] = {self.root: self.root}
-        self._resolved: dict[tuple[str, str], str | None] = {}
+        self._resolved: dict[tuple[str, str, bool], str | None] = {}
         self._predefined: dict[tuple[object, ...], Table] = {}
         self._paths: list[str] | None = None
         self._by_name: dict[str, list[str]] | None = None
@@ -209,19 +209,19 @@ class Project(preprocess.Environment):
         if (angled and name in _STANDARD) or not name:
             return None
         folder = os.path.dirname(path)
-        key = (folder, name) if path not in self._flags else (path, name)
+        key = (folder if path not in self._flags else path, name, angled)
         if key not in self._resolved:
-            self._resolved[key] = self._search(path, folder, name.replace("\\", "/"))
+            self._resolved[key] = self._search(path, folder, name.replace("\\", "/"), angled)
         return self._resolved[key]
 
-    def _search(self, path: str, folder: str, name: str) -> str | None:
+    def _search(self, path: str, folder: str, name: str, angled: bool) -> str | None:
         flags = self._flags.get(path)
         listed = self._any_include_paths if flags is None else flags.include_paths
         for base in (folder, *listed, *self._include_paths):
             found = self._locate(os.path.normpath(os.path.join(base, name)))
             if found is not None:
                 return found
-        if os.path.isabs(name) or name in _STANDARD or name.startswith(_TOOLKIT):
+        if os.path.isabs(name) or name in _STANDARD or (angled and name.startswith(_TOOLKIT)):
             return None
         parts = [part for part in name.split("/") if part not in ("", ".")]
         while parts and parts[0] == "..":

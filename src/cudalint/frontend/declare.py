@@ -516,7 +516,9 @@ class _Walker:
             if name_node.type == "qualified_identifier":
                 scope, _, name = qualified_text(self.source, name_node).rpartition("::")
                 scope = at.qualified(scope)
-            defines = "extern" not in words or kind == "init_declarator"
+            # `constexpr int A::n;` beside a class that gives it its value is a declaration.
+            valued = kind == "init_declarator" or any(child.type == "=" for child in children)
+            defines = valued or not (words & {"extern", "const", "constexpr"})
             self.add_value(
                 ValueDecl(self.into, name, scope, node, declarator, at.templates, at.in_class, None, defines)
             )

@@ -86,9 +86,9 @@ class Scope:
         if not found:
             return None
         for path in self._paths(name, prefix):
-            for decl in found:
-                if decl.qualname == path:
-                    return decl
+            same = [decl for decl in found if decl.qualname == path]
+            if same:
+                return next((decl for decl in same if getattr(decl, "defines", True)), same[0])
         suffix = "::" + name
         qualified = "::" in name
         ending = [d for d in found if d.qualname.endswith(suffix) and (qualified or not d.in_class)]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
-_STACK = 256 << 20
+_STACK = 64 << 20
 """Bytes. Address space only: analysis follows nested sources deeper than a thread's usual stack lets it."""
 
 

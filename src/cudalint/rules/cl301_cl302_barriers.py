@@ -6,7 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
-from cudalint.facts.events import chain
+from cudalint.facts.events import chain, conjuncts_of
 from cudalint.facts.terms import THREAD, WARP_UNIFORM
 from cudalint.findings import Witness
 from cudalint.rules import launches, support
@@ -85,6 +85,10 @@ def _reachable(event: ReturnEvent, barrier: Barrier) -> bool:
         return False
     sides = {(id(g.node), g.positive) for g in chain(event.guard) if g.why in ("if", "switch")}
     exclusive = any((id(g.node), not g.positive) in sides for g in chain(barrier.guard) if g.why == "if")
+    # A branch that always returns: what is behind it holds where the branch was not taken. What the return itself
+    # stands under says no such thing: it is what the threads that go on have against it.
+    outer = {t.lnot(x) for g in [*chain(event.guard)][1:] if g.why in ("if", "switch") for x in conjuncts_of(g.term)}
+    exclusive = exclusive or any(g.why == "return" and g.term in outer for g in chain(barrier.guard))
     if barrier.seq > event.seq:
         return not exclusive
     return any(
