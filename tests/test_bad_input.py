@@ -205,6 +205,28 @@ def test_ten_thousand_levels(beside, shape):
     assert all(" CL001 " in line or " CL301 " in line for line in found)
 
 
+def test_a_block_of_a_million_threads(cudalint, write):
+    write(
+        "a.cu",
+        "__global__ void k(const float *in, float *out, int n) {\n    __shared__ float tile[256];\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i >= n) return;\n    tile[threadIdx.x] = in[i];\n"
+        "    __syncthreads();\n    out[i] = tile[255 - threadIdx.x];\n}\n"
+        "void run(const float *in, float *out, int n) { k<<<1, 1000000>>>(in, out, n); }\n",
+    )
+    assert "a.cu:9: CL206" in cudalint.concise()
+
+
+def test_forty_loops_around_a_barrier(cudalint, write):
+    loops = "".join(f"for (int j{k} = 0; j{k} < n; j{k}++) {{ " for k in range(40))
+    write(
+        "a.cu",
+        "__global__ void k(const float *in, float *out, int n) {\n    __shared__ float tile[256];\n"
+        f"    if (threadIdx.x >= n) return;\n    {loops} tile[threadIdx.x] += j0; __syncthreads(); {'}' * 40}\n"
+        "    out[threadIdx.x] = tile[255 - threadIdx.x];\n}\n",
+    )
+    assert "a.cu:3: CL301" in cudalint.concise()
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--kernel needs --as CODE")
     if options.kernel == "":
         raise UsageError("--kernel is empty: is a variable not set?")
+    if options.repro is not None and os.path.exists(options.repro) and not os.path.isdir(options.repro):
+        raise UsageError(f"--repro: {options.repro} is no folder")
     backend = _backend(options.backend)
     scripts = options.repro is not None or options.sanitizer
     limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts)

@@ -226,6 +226,8 @@ def suspects(flow: Flow, objects: Iterable[Obj], launched: Launched) -> set[Acce
     return search.found
 
 
+_DEEP = 6
+"""Loops in one another whose passes are told apart: each doubles the walk."""
 _Open = dict[object, dict[object, "list[Access]"]]
 
 
@@ -237,15 +239,15 @@ class _Search:
         self.found: set[Access] = set()
         self.shapes: dict[Access, _Shape] = {}
 
-    def walk(self, items: list[_Item], base: Guard | None, open_: _Open) -> None:
+    def walk(self, items: list[_Item], base: Guard | None, open_: _Open, depth: int = 0) -> None:
         for item in items:
             if isinstance(item, Access):
                 self.access(item, open_)
             elif isinstance(item, _Body):
                 inner = {obj: dict(seen) for obj, seen in open_.items()}
-                # What stands at the end of a pass meets the beginning of the next.
-                for _ in range(2):
-                    self.walk(item.items, item.loop.guard, inner)
+                # What stands at the end of a pass meets the beginning of the next; far inside, one pass has to do.
+                for _ in range(2 if depth < _DEEP else 1):
+                    self.walk(item.items, item.loop.guard, inner, depth + 1)
                 for obj, seen in inner.items():
                     open_.setdefault(obj, {}).update(seen)
             elif isinstance(item, Barrier) and item.scope != "warp" and _within(item.guard, base):

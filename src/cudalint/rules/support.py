@@ -424,6 +424,8 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
     # A few threads first: most conditions part them at the ends or between neighbours.
     for sampled, case in [(True, c) for c in cases] + [(False, c) for c in cases[:8]]:
         env, grid, block = case.env, case.grid, case.block
+        if block[0] * block[1] * block[2] > THREADS_MAX:
+            continue  # no device starts it: CL206
         last = (grid[0] - 1, grid[1] - 1, grid[2] - 1)
         groups: Iterable[list[Triple]]
         if scope == "block":
