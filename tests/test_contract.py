@@ -173,3 +173,23 @@ def test_bad_input_is_one_line(cudalint, write):
         done = cudalint("contract", *arguments)
         assert done.returncode == code
         assert done.stderr.count("\n") == 1
+
+
+def test_guards_of_two_accesses_ask_for_both_and_of_one_for_the_lesser(cudalint, write):
+    write(
+        "a.cu",
+        "__global__ void two(float *a, float *b, int n, int m) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) a[i] = 1;\n    if (i < m) b[i] = 1;\n}\n"
+        "__global__ void both(float *a, int n, int m) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n && i < m) a[i] = 1;\n}\n"
+        "void run(float *a, float *b, int n, int m) {\n    if (n <= 0 || m <= 0) return;\n"
+        "    two<<<(n - 1) / 256 + 1, 256>>>(a, b, n, m);\n    both<<<(n - 1) / 256 + 1, 256>>>(a, n, m);\n}\n",
+    )
+    lines = [line.strip() for line in cudalint("contract", "a.cu").stdout.splitlines()]
+    assert [line for line in lines if line.startswith("requires")] == [
+        "requires gridDim.x * blockDim.x >= n",
+        "requires gridDim.x * blockDim.x >= m",
+        "requires gridDim.x * blockDim.x >= m || gridDim.x * blockDim.x >= n",
+    ]
+    assert "launched at line 12: broken at n = 1, m = 257: gridDim.x * blockDim.x >= m" in lines
+    assert "launched at line 13: keeps to it" in lines

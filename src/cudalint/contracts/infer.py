@@ -68,15 +68,26 @@ def _cover(kernel: Kernel) -> Iterator[Requirement]:
             own = [each for each in group if each.loop is None]
             if axis != group[0].axes[0] or any(each.loop is not None and not _after(each, own) for each in group):
                 continue
-            group = own
-            reached, sizes = _reached(group), _sizes(group)
-            if reached is None or not sizes:
+            reached = _reached(own)
+            if reached is None:
                 continue
-            whole = t.FALSE
-            for size in sizes:
-                whole = t.lor(whole, t.compare(">=", from_poly(reached, I64), from_poly(size, I64)))
-            text = " || ".join(f"{_shown(reached)} >= {_shown(size)}" for size in sizes)
-            yield _inferred("cover", whole, text)
+            for sizes in _covered(own):
+                whole = t.FALSE
+                for size in sizes:
+                    whole = t.lor(whole, t.compare(">=", from_poly(reached, I64), from_poly(size, I64)))
+                text = " || ".join(f"{_shown(reached)} >= {_shown(size)}" for size in sizes)
+                yield _inferred("cover", whole, text)
+
+
+def _covered(group: list[Coordinate]) -> list[list[Poly]]:
+    """The sizes that each access is kept under: of several for one access the least is to be reached, of several
+    accesses each. What follows of another is left out."""
+    found: dict[frozenset[tuple[object, ...]], list[Poly]] = {}
+    for access in dict.fromkeys(x for each in group for x in each.accesses):
+        sizes = _sizes([each for each in group if access in each.accesses])
+        if sizes:
+            found.setdefault(frozenset(tuple(sorted(size.items(), key=str)) for size in sizes), sizes)
+    return [sizes for key, sizes in found.items() if not any(other < key for other in found)]
 
 
 def _sizes(group: list[Coordinate]) -> list[Poly]:
