@@ -453,7 +453,6 @@ class Expressions(Places):
 
     def unseen(self, node: ir.Call, args: list[Value], level: int = UNKNOWN) -> Value:
         """A call nothing is known of: it may write through what it is given."""
-        target = node.target
         for arg, value in zip(node.args, args):
             if isinstance(value, Pointer) and value.obj.kind == "var" and value.obj.data is not None:
                 var, path = value.obj.data
@@ -475,8 +474,6 @@ class Expressions(Places):
                     value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
             elif isinstance(value, Closure) and not self.device:
                 self.called_back(node, value)
-        if target is not None and not target.has_body:
-            pass
         result = self.unknown_value("call", self.source(node), node.type, node, level=level if self.device else 0)
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result

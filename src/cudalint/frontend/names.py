@@ -95,14 +95,14 @@ class Names(Typer):
 
     # Given by the call and statement layers.
     def call_expression(self, n: Node) -> Expr:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def lambda_expression(self, n: Node) -> Expr:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def operator_call(self, a: int, b: int, op: str, args: list[Expr]) -> Expr | None:
         """The project's overload of ``op`` for a class among ``args``."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def expr(self, node: Node) -> Expr:
         """``node`` as IR; Opaque for what cannot be modelled."""

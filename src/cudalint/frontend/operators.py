@@ -383,7 +383,7 @@ class Operators(Names):
 
     def method_returns(self, class_: Struct, name: str) -> Type | None:
         """The return type of a method by name only, when the project declares it."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def subscript_expression(self, n: Node) -> Expr:
         children = n.children

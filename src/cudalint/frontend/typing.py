@@ -127,10 +127,10 @@ class Typer:
 
     # Given by the expression layer.
     def expr(self, node: Node) -> Expr:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def initialiser(self, node: Node, type_: Type) -> Expr:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def nested(self, declarations: Declarations, prefix: str) -> Typer:
         """Another of the same class, elsewhere."""

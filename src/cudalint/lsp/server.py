@@ -172,7 +172,10 @@ class Server(LanguageServer):
         """Show what the open texts' checks found in files that are not open themselves."""
         for path in set(paths) - self.open.keys():
             found = {f.fingerprint: (f, s) for s in self.elsewhere.values() for f in s.elsewhere if f.span.file == path}
-            shown = [diagnostic(f, lambda p, s=s: self.lines_of(p, s), None) for f, s in found.values()]  # type: ignore[misc]
+            shown = [
+                diagnostic(f, lambda p, s=s: self.lines_of(p, s), None)  # type: ignore[misc]  # s is the one of its turn
+                for f, s in found.values()
+            ]
             self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri_of(path), shown))
 
     def diagnostics(self, one: Open) -> list[types.Diagnostic]:

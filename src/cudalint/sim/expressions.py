@@ -589,10 +589,10 @@ class Expressions:
         return run
 
     def call_place(self, node: ir.Call) -> Callable[[Frame], Place]:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def subscript_call(self, node: ir.Index) -> ir.Call | None:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def reference(self, node: ir.Expr, var: ir.Var) -> Callable[[Frame], Place]:
         """What a reference parameter or variable is bound to; a value of its own where ``node`` is none."""
@@ -945,7 +945,7 @@ class Expressions:
         return self.refuse(node, f"a cast to '{type_}'")
 
     def struct_cast(self, node: ir.Cast) -> Eval:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def do_assign(self, node: ir.Assign) -> Eval:
         target = node.target
@@ -1184,10 +1184,10 @@ class Expressions:
         return self.initial(node, type_)
 
     def constructor(self, type_: Struct, args: list[ir.Expr], node: ir.Node) -> Eval | None:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def method(self, type_: Type, name: str, count: int) -> ir.FunctionDecl | None:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def do_sizeof(self, node: ir.SizeOf) -> Eval:
         made = dtype_of(U64).type(self.size(node.of))
@@ -1246,7 +1246,7 @@ class Expressions:
         return self.refuse(node, node.why)
 
     def do_call(self, node: ir.Call) -> Eval:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
 
 def has_defaults(type_: Type) -> bool:

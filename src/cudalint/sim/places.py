@@ -24,24 +24,24 @@ class Place:
     type: Type
 
     def load(self, f: Frame, site: Site) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def store(self, f: Frame, value: Any, site: Site) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def member(self, name: str, type_: Type) -> Place:
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def address(self, _f: Frame) -> Address:
         raise Unsupported("the address of a variable held in a register")
 
     def bound(self, f: Frame) -> Place:
         """The same place as a reference keeps it, whatever lanes are active when it is used."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
     def entered(self, f: Frame, inner: Frame) -> Place:
         """The place for ``inner``, a call made from ``f`` by its active lanes."""
-        raise NotImplementedError
+        raise NotImplementedError  # given by a layer above
 
 
 class VariablePlace(Place):
