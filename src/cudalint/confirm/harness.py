@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cudalint.contracts.block import shape, tiled
-from cudalint.facts import kernels, shapes, tiles
+from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
@@ -129,12 +129,12 @@ class Harness:
         if launch.event.shared is not None:
             rest.append(launch.event.shared)
         formal = set(launch.mapping) | {*BDIM.values(), *GDIM.values(), *BID.values(), *TID.values()}
-        found = launches.ordered(at_host, launch.grid or ())
-        found += [x for x in launches.ordered(rest, launch.conditions) if x not in found]
+        found = search.ordered(at_host, launch.grid or ())
+        found += [x for x in search.ordered(rest, launch.conditions) if x not in found]
         return [x for x in found if x not in formal and x.data.kind not in ("count",)]
 
     def _order(self, terms: Iterable[Term]) -> list[Term]:
-        return launches.ordered(terms, ())
+        return search.ordered(terms, ())
 
     def _scalars(self) -> Iterator[Term]:
         for value in self.flow.params.values():
@@ -144,21 +144,21 @@ class Harness:
         if isinstance(self.given.get(leaf.data.name), float) or not isinstance(leaf.type, Int) or leaf.type is BOOL:
             return False
         if self.launch is None:
-            limits = launches.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
+            limits = search.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
             return leaf in limits if limits else leaf in self._asked()
-        wanted = launches.leaves_of(
+        wanted = search.leaves_of(
             [*(self.launch.grid or ()), *(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
               for x in t.atoms_of(c.limit))]
         )  # fmt: skip
-        blocks = launches.leaves_of(self.launch.block)
-        if not any(launches.is_size(x) and x not in blocks and w.assumed(x) is None for x in wanted):
-            wanted = launches.leaves_of(self.launch.at_launch(x) for x in self._asked())
-        return leaf in wanted and leaf not in blocks and launches.is_size(leaf) and w.assumed(leaf) is None
+        blocks = search.leaves_of(self.launch.block)
+        if not any(search.is_size(x) and x not in blocks and w.assumed(x) is None for x in wanted):
+            wanted = search.leaves_of(self.launch.at_launch(x) for x in self._asked())
+        return leaf in wanted and leaf not in blocks and search.is_size(leaf) and w.assumed(leaf) is None
 
     def _asked(self) -> set[Term]:
         """The atoms in the conditions that the kernel's loops, returns and barriers are under."""
         events = [*self.flow.returns, *self.flow.barriers, *self.flow.accesses]
-        return launches.leaves_of(x for e in events for x in conjuncts(e.guard))
+        return search.leaves_of(x for e in events for x in conjuncts(e.guard))
 
     def _find_pitches(self) -> set[Term]:
         """The atoms that a coordinate is multiplied by in an address, or that memory is allocated by, and that
@@ -176,7 +176,7 @@ class Harness:
         found = {y for x in found for y in t.leaves(self.launch.at_launch(x))}
         # What is allocated for another size is as large as this launch needs it.
         allocated = (p.obj.bytes for p in self.launch.objects().values())
-        return found | launches.leaves_of(x for x in allocated if x is not None)
+        return found | search.leaves_of(x for x in allocated if x is not None)
 
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
@@ -186,7 +186,7 @@ class Harness:
         late: list[Term] = []
         free: list[Term] = []
         own = {x.data.name for x in self.sizes}
-        in_block = launches.leaves_of(self.launch.block) if self.launch is not None else set()
+        in_block = search.leaves_of(self.launch.block) if self.launch is not None else set()
         for leaf in self._leaves:
             name = leaf.data.name
             fixed = w.assumed(leaf)
@@ -259,10 +259,10 @@ class Harness:
     def _passed(self, grid: Triple, block: Triple, host: Values) -> Triple:
         """The grid, large enough on an axis where the caller passes it: what it is to be is the caller's business."""
         assert self.launch is not None and self.launch.grid is not None
-        limits = launches.leaves_of(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
+        limits = search.leaves_of(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
                                     for x in t.atoms_of(c.limit))  # fmt: skip
-        free = [launches.bare(x).op == "atom" and launches.bare(x).data.kind == "param"
-                and launches.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
+        free = [search.bare(x).op == "atom" and search.bare(x).data.kind == "param"
+                and search.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
         if self.literal or not any(free):
             return grid
         enough = self.cover(self.kernel_values(host), block)
@@ -335,8 +335,8 @@ class Harness:
     def _callers(self, given: Term) -> bool:
         """Whether a count of bytes is a parameter of the host function that nothing else of the launch is made of."""
         assert self.launch is not None
-        bare = launches.bare(given)
-        others = launches.leaves_of([*(self.launch.grid or ()), *(self.launch.block or ()),
+        bare = search.bare(given)
+        others = search.leaves_of([*(self.launch.grid or ()), *(self.launch.block or ()),
                                      *self.launch.mapping.values()])  # fmt: skip
         return bare.op == "atom" and bare.data.kind == "param" and bare not in others
 
@@ -458,7 +458,7 @@ class Harness:
         if not isinstance(value, t.Term):
             return False
         actual = value if self.launch is None else self.launch.mapping.get(value)
-        return actual is not None and launches.bare(actual) in self.sizes
+        return actual is not None and search.bare(actual) in self.sizes
 
     def _buffer(
         self, name: str, type_: Ptr, obj: Obj, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
@@ -768,7 +768,7 @@ def _given(kernel: Kernel, launch: Launch | None) -> dict[str, int | float]:
                 result.update(comment.values)
     if launch is not None:
         for formal, actual in launch.mapping.items():
-            bare = launches.bare(actual)
+            bare = search.bare(actual)
             if formal.data.name in result and bare.op == "atom":
                 result.setdefault(bare.data.name, result[formal.data.name])
     return result

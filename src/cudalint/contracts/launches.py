@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.rules import launches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,9 +48,9 @@ def kept(requirement: Requirement, launch: Launch) -> Kept:
         return Kept(requirement, None)
     if t.lnot(at_host) in launch.conditions or at_host in launch.conditions:
         return Kept(requirement, at_host in launch.conditions)
-    leaves = launches.ordered([at_host], [*launch.grid, *launch.block])
+    leaves = search.ordered([at_host], [*launch.grid, *launch.block])
     parts = (*launch.grid, *launch.block)
-    tries = launches.edges(launch, [at_host, *parts])
+    tries = search.edges(launch, [at_host, *parts])
 
     def broken(env: w.Assignment) -> bool:
         dims = [int(t.evaluate(x, env)) for x in parts]
@@ -60,14 +60,14 @@ def kept(requirement: Requirement, launch: Launch) -> Kept:
     if requirement.kind == "limit":
         env = _largest_sizes(broken, leaves, launch)
     else:
-        env = launches.smallest(broken, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+        env = search.smallest(broken, leaves, launch, tries, block_leaves=search.leaves_of(launch.block))
     if env is None:
         # What has no value at an ordinary size (a division by 0) was not looked at.
-        usual = launches.all_at(leaves, _USUAL)
+        usual = search.all_at(leaves, _USUAL)
         return Kept(requirement, True if _value(at_host, usual) is not None else None)
     if _left_to_callers(launch, condition):
         return Kept(requirement, None)
-    return Kept(requirement, False, launches.named(env))
+    return Kept(requirement, False, search.sizes_of(env))
 
 
 def _largest_sizes(broken: Callable[[w.Assignment], bool], leaves: list[Term], launch: Launch) -> w.Assignment | None:
@@ -99,7 +99,7 @@ def _seen(launch: Launch, at_host: Term) -> bool:
     """Is everything in the condition known at the launch, or a size of its host function?"""
     formal = set(launch.kernel.flow.params.values()) if launch.kernel is not None else set()
     return all(
-        leaf not in formal and (launches.is_size(leaf) or w.assumed(leaf) is not None) for leaf in t.leaves(at_host)
+        leaf not in formal and (search.is_size(leaf) or w.assumed(leaf) is not None) for leaf in t.leaves(at_host)
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes
+from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
@@ -207,7 +207,7 @@ def _wrong_shares(kernel: Kernel, walk: Walk, blocks: list[str], threads: list[s
     block = support.block_shape(kernel)
     values: dict[Term, int] = support.dimensions((x, y, z), block)
     found = _shares(walk, (x, y, z), block, blocks, threads, values, lambda p: _number(p, values))
-    bound = launches.bare(walk.info.limit[0]) if walk.info.limit is not None else t.ZERO
+    bound = search.bare(walk.info.limit[0]) if walk.info.limit is not None else t.ZERO
     if found is None or bound.op != "atom":
         return found
     return found._replace(sizes={bound.data.name: found.size})
@@ -241,15 +241,15 @@ def _at_launch(
         except t.Undefined:
             return True
 
-    leaves = launches.ordered([bound], [*grid, *block])
-    tries = launches.edges(launch, [bound, *grid, *block])
+    leaves = search.ordered([bound], [*grid, *block])
+    tries = search.edges(launch, [bound, *grid, *block])
     for value in (2, 1009, 1 << 20):
-        found = shares(launches.all_at(leaves, value))
+        found = shares(search.all_at(leaves, value))
         if found is not None:
             tries |= {found.size - 1, found.size, found.size + 1}
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(block))
+    env = search.smallest(goal, leaves, launch, tries, block_leaves=search.leaves_of(block))
     found = shares(env) if env is not None else None
-    return found._replace(sizes=launches.named(env), launch=launch) if env is not None and found is not None else None
+    return found._replace(sizes=search.sizes_of(env), launch=launch) if env is not None and found is not None else None
 
 
 def _number(p: Poly, env: dict[Term, int]) -> int:
@@ -533,7 +533,7 @@ def _shared_index(kernel: Kernel) -> Draft | None:
             f"`{t.show_poly(found.coordinate.index)}` is not an index of its own for each thread of the grid: "
             f"{f'at {at} ' if at else ''}{faults}",
             f"multiply blockIdx by the number of threads in a block: `{_global_index(found.axis)}`",
-            Witness(launches.named(found.host), case.grid, case.block, twice.threads[1], values),
+            Witness(search.sizes_of(found.host), case.grid, case.block, twice.threads[1], values),
             (*places, launches.launched(launch)),
             fix=_scaled(fn, start, end) if found.coordinate.index == {(BID[found.axis],): 1, (TID[found.axis],): 1}
             else None,
@@ -644,21 +644,21 @@ def _several(launch: Launch, axis: str) -> kernels.Case | None:
     blocks = launch.grid["xyz".index(axis)] if axis else t.ONE
     if axis and launch.known_grid(axis) == 1:
         return None
-    if launches.bare(blocks).op != "const" and not all(
-        launches.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)
+    if search.bare(blocks).op != "const" and not all(
+        search.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)
     ):
         return None
-    if axis and launches.bare(blocks).op == "atom":
+    if axis and search.bare(blocks).op == "atom":
         return None  # whoever gave it its value has to know
 
     def goal(env: w.Assignment) -> bool:
         case = kernels.case(launch, env)
         return case is not None and case.possible and (not axis or case.grid["xyz".index(axis)] > 1)
 
-    leaves = launches.ordered([blocks], [*launch.grid, *launch.block])
-    env = launches.smallest(
-        goal, leaves, launch, launches.edges(launch, [*launch.grid, *launch.block]),
-        block_leaves=launches.leaves_of(launch.block),
+    leaves = search.ordered([blocks], [*launch.grid, *launch.block])
+    env = search.smallest(
+        goal, leaves, launch, search.edges(launch, [*launch.grid, *launch.block]),
+        block_leaves=search.leaves_of(launch.block),
     )  # fmt: skip
     return None if env is None else kernels.case(launch, env)
 
@@ -679,7 +679,7 @@ def _unused_draft(kernel: Kernel, launch: Launch, axis: str, case: kernels.Case,
         "CL211", fn, fn.file, start, end,
         f"{kernel.decl.name} is launched with {what}, and " + fault.format(f"{which}.{axis}"),
         f"let the index depend on {which}.{axis}, or launch it with 1 on {axis}",
-        Witness(launches.named(dict(case.host)), case.grid, case.block, second, values),
+        Witness(search.sizes_of(dict(case.host)), case.grid, case.block, second, values),
         (*support.calls(access), launches.launched(launch)),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes
+from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.expressions import from_poly
@@ -131,7 +131,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     first, axes = group[0], group[0].axes
     at = "xyz".index(axis)
     has_block = any(BID[a] in first.ids for a in kernels.AXES)
-    if not has_block and launches.bare(launch.grid[at]) is not t.const(1, launches.bare(launch.grid[at]).type):
+    if not has_block and search.bare(launch.grid[at]) is not t.const(1, search.bare(launch.grid[at]).type):
         touched = kernels.ids_of(x for c in group for a in c.accesses for x in t.atoms_of(a.scalar or {}))
         if touched.isdisjoint(BID.values()):
             return None  # all blocks do the same: CL211
@@ -163,19 +163,19 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         sizes = [(case.reach(c), _size(case, c) - c.inclusive) for c in group]
         return all(reach < size <= _MOST for reach, size in sizes)
 
-    leaves = launches.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
-    tries = launches.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
+    leaves = search.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
+    tries = search.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
     for item in group:
         tries |= launches.reaches(launch, leaves, item)
     scales = {c for c in w.constants(limits) if 1 < c <= 1 << 16}
-    tries |= {v * int(c) for v in tries for c in scales if v * c < launches.LARGEST}
+    tries |= {v * int(c) for v in tries for c in scales if v * c < search.LARGEST}
     env = _search(goal, leaves, launch, tries)
     if env is None:
         return None
     case = kernels.case(launch, env)
     assert case is not None
     reach, size = max((case.reach(c), _size(case, c) - c.inclusive) for c in group)
-    if any(isinstance(x.type, Float) for b in blocks for x in launches.parts(b)) and size >= _FLOAT_EXACT:
+    if any(isinstance(x.type, Float) for b in blocks for x in search.parts(b)) and size >= _FLOAT_EXACT:
         return None
     floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
     if case.empty is not None and not floored:
@@ -203,11 +203,11 @@ def _size(case: Case, item: Coordinate) -> int:
 
 def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]) -> w.Assignment | None:
     """A launch that the driver takes and that is short; failing that, one that is empty."""
-    inner = launches.leaves_of(launch.block)
-    found = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
-    if found is not None or launches.never_empty([*(launch.grid or ()), *(launch.block or ())]):
+    inner = search.leaves_of(launch.block)
+    found = search.smallest(goal, leaves, launch, tries, block_leaves=inner)
+    if found is not None or search.never_empty([*(launch.grid or ()), *(launch.block or ())]):
         return found
-    return launches.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
+    return search.smallest(lambda env: goal(env, empty=True), leaves, launch, tries, block_leaves=inner)
 
 
 def _at_host(launch: Launch, p: Poly) -> Term | None:
@@ -249,7 +249,7 @@ def _is_floored(
     divided = any(
         part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
         for dimension in dimensions
-        for part in launches.parts(dimension)
+        for part in search.parts(dimension)
     )
     if not sizes:
         divided = launches.written_division(launch)
@@ -259,7 +259,7 @@ def _is_floored(
     every_block = any(
         part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
         for dimension in launch.block or ()
-        for part in launches.parts(dimension)
+        for part in search.parts(dimension)
     )
     # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
     for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009, 1_008):
@@ -299,7 +299,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     if division is None:
         return None
     size, divisor = division
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)):
+    if not all(search.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)):
         return None
     if not t.leaves(size) or t.leaves(divisor) & t.leaves(size):
         return None
@@ -321,8 +321,8 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
         return bool(by > 1 and case.grid[at] * by < n <= _MOST)
 
-    leaves = launches.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
-    tries = launches.edges(launch, [blocks, size, divisor])
+    leaves = search.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
+    tries = search.edges(launch, [blocks, size, divisor])
     env = _search(goal, leaves, launch, tries)
     if env is None or launches.has_tail(launch, [blocks]):
         return None
@@ -364,7 +364,7 @@ def _addresses(launch: Launch, axis: str) -> bool:
 
 def _empty_at(launch: Launch, found: Short) -> str:
     """The largest size below the witness at which the grid is empty, in words; "" where there is none."""
-    kept = launches.leaves_of(launch.block)
+    kept = search.leaves_of(launch.block)
     moving = [x for x in found.host if x not in kept and w.assumed(x) is None]
     if not moving:
         return ""
@@ -427,7 +427,7 @@ def _rounded(launch: Launch, axis: str) -> str:
     """What of the launch is divided on an axis: the block alone, or the grid."""
     assert launch.grid is not None and launch.block is not None
     grid, block = (
-        any(p.op in ("div", "shr") and t.leaves(p) for p in launches.parts(dims["xyz".index(axis)]))
+        any(p.op in ("div", "shr") and t.leaves(p) for p in search.parts(dims["xyz".index(axis)]))
         for dims in (launch.grid, launch.block)
     )
     return "the threads of a block" if block and not grid else "the number of blocks"
@@ -466,7 +466,7 @@ def _draft(launch: Launch, found: Short) -> Draft:
     grid = case.grid
     return Draft(
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
-        Witness(launches.named(found.host), grid, case.block, None, values),
+        Witness(search.sizes_of(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
         fix=_round_up(launch) if found.floored else None,
     )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import grids, kernels
+from cudalint.facts import grids, kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.calls import ROUNDING
@@ -54,22 +54,22 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
 
 
 def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
-    leaves = launches.ordered([blocks], [])
-    if launches.bare(blocks).op == "atom" and _is_given(launches.bare(blocks)):
+    leaves = search.ordered([blocks], [])
+    if search.bare(blocks).op == "atom" and _is_given(search.bare(blocks)):
         return None
-    if not leaves or not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
+    if not leaves or not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
     known = condition_ranges(launch.conditions)
     ranges = {}
     for leaf in leaves:
         low, high = known.get(leaf, (leaf.data.lo, leaf.data.hi))
-        ranges[leaf] = max(0, low), min(high, launches.LARGEST)
+        ranges[leaf] = max(0, low), min(high, search.LARGEST)
     if t.bounds(blocks, ranges)[0] > 0:
         return None
 
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
-    quotients = [x for x in launches.parts(blocks) if x.op in ("div", "shr", "mod")]
+    quotients = [x for x in search.parts(blocks) if x.op in ("div", "shr", "mod")]
     divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags}
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     whole = {x for x in divisors - inner if not w.instances(x)}
@@ -89,21 +89,21 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     }  # fmt: skip
     positive = t.bounds(blocks, few)[0] > 0
 
-    def search(
+    def sought(
         goal: Callable[[w.Assignment], bool], terms: Sequence[Term], zero: Collection[Term]
     ) -> w.Assignment | None:
-        others = [x for x in launches.ordered(terms, ()) if launches.is_size(x)]
+        others = [x for x in search.ordered(terms, ()) if search.is_size(x)]
         tried = [*dict.fromkeys((*sizes, *leaves, *others))]
-        edges = launches.edges(launch, [blocks, *terms])
-        return launches.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
+        edges = search.edges(launch, [blocks, *terms])
+        return search.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
 
     extents = launch.block or ()
     if not positive:
         counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
-        found = search(lambda env: goal(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags)
+        found = sought(lambda env: goal(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags)
         if found is not None:
             return found
-    return search(goal, extents, leaves)
+    return sought(goal, extents, leaves)
 
 
 def _is_oversized(launch: Launch, env: w.Assignment) -> bool:
@@ -174,7 +174,7 @@ def _count(case: Case, item: Coordinate) -> int:
 
 def _is_something(blocks: Term, env: w.Assignment) -> bool:
     """Whether there is any of what a number of blocks is made of, before it is divided."""
-    blocks = launches.bare(blocks)
+    blocks = search.bare(blocks)
     op, args = blocks.op, blocks.args
     if op in ("mul", "min"):
         return all(_is_something(x, env) for x in args)
@@ -202,7 +202,7 @@ def _is_given(leaf: Term) -> bool:
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     """Whether the grid is one finished number beside the sizes: the kernel tests what it makes of its block's number
     against something else, or does not ask for the number at all (its work is drawn from a counter)."""
-    number = launches.bare(blocks)
+    number = search.bare(blocks)
     if launch.kernel is None or number.op != "atom":
         return False
     flow = launch.kernel.flow
@@ -234,7 +234,7 @@ def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment) -> Draft:
         "return before the launch when there is nothing to do"
         if not worse
         else "round the number of blocks up, or keep it at 1 or more for a kernel that loops",
-        Witness(launches.named(env), None, None, None, {f"grid {axis}": 0}),
+        Witness(search.sizes_of(env), None, None, None, {f"grid {axis}": 0}),
         launches.callers(launch),
         level="error" if worse else "note",
         fix=None if worse else guarded(launch),
@@ -251,7 +251,7 @@ def guarded(launch: Launch) -> FixDraft | None:
         if env is not None:
             if all(_moving(blocks, env).values()):
                 return None  # on this axis no size is 0
-            leaves = launches.ordered([blocks], [])
+            leaves = search.ordered([blocks], [])
             sizes.update(dict.fromkeys(x for x in leaves if w.assumed(x) is None and _empties(blocks, leaves, x)))
     for blocks in launch.grid or ():
         env = _empty(launch, blocks)
@@ -264,7 +264,7 @@ def guarded(launch: Launch) -> FixDraft | None:
 def _empties(blocks: Term, leaves: Sequence[Term], size: Term) -> bool:
     """Whether there are no blocks where one size is 0."""
     try:
-        return bool(t.evaluate(blocks, {**launches.all_at(leaves, _FEW), size: 0}) == 0)
+        return bool(t.evaluate(blocks, {**search.all_at(leaves, _FEW), size: 0}) == 0)
     except t.Undefined:
         return False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
@@ -55,7 +56,7 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
     limit = _LIMITS[axis]
     if reach.high(blocks) <= limit:
         return None
-    block = launches.leaves_of(launch.block)
+    block = search.leaves_of(launch.block)
     found = width.passing(blocks, limit, launch, reach, lambda leaf: leaf not in block and _is_size(leaf))
     if found is None:
         return None
@@ -71,11 +72,11 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
 def _is_size(leaf: Term) -> bool:
     """A runtime size; what a method answers (``x.size(0)``) is one too, though nobody here can see it. The field of
     a dim3 is not: who made that grid answers for it. Nor is a template parameter: each instance has its own."""
-    if leaf.data.axis or launches.is_template(leaf):
+    if leaf.data.axis or search.is_template(leaf):
         return False
     called = leaf.data.data
     by_method = leaf.data.kind == "call" and isinstance(called, ir.Call) and called.receiver is not None
-    return by_method or launches.is_size(leaf)
+    return by_method or search.is_size(leaf)
 
 
 def _whole(blocks: Term, main: Term, block: set[Term]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes, tiles
+from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain, conjuncts
@@ -241,9 +241,9 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
     """The smallest sizes found at which some thread that gets to the access is out of range."""
     assert launch.grid is not None and launch.block is not None
     sizes = [x for term in limit.sizes for x in t.leaves(term)]
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in sizes):
+    if not all(search.is_size(x) or x.data.kind == "device" for x in sizes):
         return None
-    leaves = launches.ordered(limit.sizes, [*launch.grid, *launch.block])
+    leaves = search.ordered(limit.sizes, [*launch.grid, *launch.block])
     asks = any(kernels.ids_of([guard.term]) for guard in chain(access.guard))
     scans = 0
 
@@ -258,8 +258,8 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
         scans += 1
         return scans <= _SCANS and _first(case, access, limit) is not None
 
-    tries = launches.edges(launch, [*launch.grid, *launch.block, *limit.sizes])
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=launches.leaves_of(launch.block))
+    tries = search.edges(launch, [*launch.grid, *launch.block, *limit.sizes])
+    env = search.smallest(goal, leaves, launch, tries, block_leaves=search.leaves_of(launch.block))
     case = kernels.case(launch, env) if env is not None else None
     thread = _first(case, access, limit) if case is not None else None
     if env is None or case is None or thread is None:
@@ -314,7 +314,7 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
          if several else "put the access under `if (i < n)`")
         + "; where a barrier follows, do not return early",
         Witness(
-            launches.named(found.host), found.case.grid, found.case.block, found.thread,
+            search.sizes_of(found.host), found.case.grid, found.case.block, found.thread,
             {f"index{along}": found.element, f"elements{along}": found.extent},
         ),
         ((event.fn.file, start, end, f"{kernel.decl.name} is launched here"), *support.calls(access)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import extents, kernels
+from cudalint.facts import extents, kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
@@ -174,7 +174,7 @@ def _tail_in_kernel(kernel: Kernel, packs: Packs) -> bool:
 def _case(launch: Launch, packs: Packs) -> tuple[dict[Term, int], Case, int] | None:
     """The smallest sizes found that are no multiple of the pack."""
     assert launch.grid is not None and launch.block is not None
-    if not all(launches.is_size(x) for x in t.leaves(packs.total)):
+    if not all(search.is_size(x) for x in t.leaves(packs.total)):
         return None
     lost = short(launch)
     if lost is not None and lost.floored:
@@ -186,10 +186,10 @@ def _case(launch: Launch, packs: Packs) -> tuple[dict[Term, int], Case, int] | N
         total = int(t.evaluate(packs.total, env))
         return case is not None and case.possible and total > each and total % each != 0
 
-    leaves = launches.ordered([packs.total], [*launch.grid, *launch.block])
-    tries = launches.edges(launch, [packs.total, *launch.grid, *launch.block]) | {each + 1, 2 * each + 1}
-    inner = launches.leaves_of(launch.block)
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
+    leaves = search.ordered([packs.total], [*launch.grid, *launch.block])
+    tries = search.edges(launch, [packs.total, *launch.grid, *launch.block]) | {each + 1, 2 * each + 1}
+    inner = search.leaves_of(launch.block)
+    env = search.smallest(goal, leaves, launch, tries, block_leaves=inner)
     case = kernels.case(launch, env) if env is not None else None
     return (env, case, int(t.evaluate(packs.total, env))) if env is not None and case is not None else None
 
@@ -211,7 +211,7 @@ def _draft(kernel: Kernel, launch: Launch, packs: Packs, host: dict[Term, int], 
         f"`{access.obj.name}` {'is' if lost == 1 else 'are'} left out",
         f"handle the last n % {packs.each} elements one by one, here or in a launch of their own",
         Witness(
-            launches.named(host), case.grid, case.block, None,
+            search.sizes_of(host), case.grid, case.block, None,
             {"first element without a thread": first, "elements without a thread": lost},
         ),
         ((access.fn.file, access.node.start, access.node.end, f"{plural(packs.each, 'element')} a thread"),

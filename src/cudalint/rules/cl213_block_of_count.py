@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.reach import Reach
@@ -29,12 +30,12 @@ _CONSTANTS = frozenset({"device", "sizeof", "name"})
 def check(launch: Launch) -> Iterator[Draft]:
     if launch.kernel is None or launch.block is None or launch.grid is None:
         return
-    leaves = launches.leaves_of(launch.block)
+    leaves = search.leaves_of(launch.block)
     if not leaves or not launch.kernel.flow.complete:
         return
-    if not all(x.data.kind in _CONSTANTS or (launches.is_size(x) and not x.data.axis) for x in leaves):
+    if not all(x.data.kind in _CONSTANTS or (search.is_size(x) and not x.data.axis) for x in leaves):
         return
-    if any(launches.is_template(x) for x in leaves):
+    if any(search.is_template(x) for x in leaves):
         return
     counts = {x for x in leaves & _counted(launch) if x.data.kind not in _CONSTANTS} - _divisors(launch)
     if not counts:
@@ -57,7 +58,7 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def _counted(launch: Launch) -> set[Term]:
     """The host's sizes that the kernel tests an index against, or walks to."""
-    return launches.leaves_of(_limits(launch))
+    return search.leaves_of(_limits(launch))
 
 
 def _limits(launch: Launch) -> list[Term]:
@@ -68,8 +69,8 @@ def _limits(launch: Launch) -> list[Term]:
 def _divisors(launch: Launch) -> set[Term]:
     """What the grid or a count divides by serves as the block's size, whatever else it is."""
     assert launch.grid is not None
-    parts = (part for term in (*launch.grid, *_limits(launch)) for part in launches.parts(term) if part.op == "div")
-    return launches.leaves_of(part.args[1] for part in parts)
+    parts = (part for term in (*launch.grid, *_limits(launch)) for part in search.parts(term) if part.op == "div")
+    return search.leaves_of(part.args[1] for part in parts)
 
 
 def _none(launch: Launch, counts: set[Term]) -> dict[Term, int] | None:
@@ -83,11 +84,11 @@ def _none(launch: Launch, counts: set[Term]) -> dict[Term, int] | None:
         return min(int(t.evaluate(x, env)) for x in block) == 0 < min(int(t.evaluate(x, env)) for x in grid)
 
     sizes = sorted(counts, key=lambda x: x.key)
-    others = [x for x in launches.ordered(block, grid) if x not in counts]
-    tries = launches.edges(launch, block)
+    others = [x for x in search.ordered(block, grid) if x not in counts]
+    tries = search.edges(launch, block)
     leaves = [*sizes, *others]
     for zero in ((), leaves):
-        env = launches.smallest(goal, leaves, launch, tries, zero=zero)
+        env = search.smallest(goal, leaves, launch, tries, zero=zero)
         if env is not None:
             return env
     return None
@@ -107,9 +108,7 @@ def _draft(
         at.append(f"at {launches.words({main: env[main]})} it has {digits(count)}, more than the 1024 there may be")
         values["threads in a block"] = count
     if none is not None:
-        zero = {
-            x: v for x, v in none.items() if x in launches.leaves_of(launch.block) and x.data.kind not in _CONSTANTS
-        }
+        zero = {x: v for x, v in none.items() if x in search.leaves_of(launch.block) and x.data.kind not in _CONSTANTS}
         at.append(f"at {launches.words(zero)} it has none")
         values.setdefault("threads in a block", 0)
     sizes = over[0] if over is not None else none
@@ -121,7 +120,7 @@ def _draft(
         f"the kernel counts to: {', and '.join(at)}; the driver refuses the launch",
         "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
         if not only_nothing else "return before the launch when there is nothing to do",
-        Witness(launches.named(sizes), None, None, None, values), launches.callers(launch),
+        Witness(search.sizes_of(sizes), None, None, None, values), launches.callers(launch),
         level="note" if only_nothing else None,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import extents, kernels
+from cudalint.facts import extents, kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
@@ -165,7 +165,7 @@ def _maps(launch: Launch, blocks: Term, size: Term, item: Coordinate) -> bool:
     if not asked <= {item.term, t.lnot(item.term)}:
         return False
     n = t.poly(size)
-    if not any(x.op in ("div", "shr") and t.poly(x.args[0]) == n for x in launches.parts(blocks)):
+    if not any(x.op in ("div", "shr") and t.poly(x.args[0]) == n for x in search.parts(blocks)):
         return False
     passed = [*(x.args or () for x in host.launches), *(x.args for x in host.calls)]
     numbers = [x for args in passed for x in args if isinstance(x, t.Term)]
@@ -257,14 +257,14 @@ def _search(
 
     limit = launch.at_launch(from_poly(item.limit, I64))
     terms = [size, limit, *launch.grid, *launch.block]
-    leaves = launches.ordered([size], terms)
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in launches.leaves_of([size, limit])):
+    leaves = search.ordered([size], terms)
+    if not all(search.is_size(x) or x.data.kind == "device" for x in search.leaves_of([size, limit])):
         return None
-    if any(x in (*BDIM.values(), *GDIM.values()) for x in launches.leaves_of(terms)):
+    if any(x in (*BDIM.values(), *GDIM.values()) for x in search.leaves_of(terms)):
         return None
-    env = launches.smallest(
-        lambda e: past(e) is not None, leaves, launch, launches.edges(launch, terms),
-        block_leaves=launches.leaves_of(launch.block),
+    env = search.smallest(
+        lambda e: past(e) is not None, leaves, launch, search.edges(launch, terms),
+        block_leaves=search.leaves_of(launch.block),
     )  # fmt: skip
     return past(env) if env is not None else None
 
@@ -287,7 +287,7 @@ def _draft(launch: Launch, access: Access, item: Coordinate, place: Comparison, 
         f"and {ends}",
         "the indices end at n - 1: test `i < n`, or return at `i >= n`",
         Witness(
-            launches.named(found.host), found.case.grid, found.case.block, found.thread,
+            search.sizes_of(found.host), found.case.grid, found.case.block, found.thread,
             {"index": found.element, "elements": found.extent},
         ),
         (*related, *support.calls(place), launches.launched(launch)),

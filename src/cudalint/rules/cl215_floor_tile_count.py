@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes
+from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts, conjuncts_of
 from cudalint.facts.expressions import from_poly
@@ -128,13 +128,13 @@ def _rest(kernel: Kernel, tiles: Tiles) -> bool:
     own = {x.term for x in loop.inductions.values() if x.step is not None}
 
     def continues(term: Term) -> bool:
-        for part in launches.parts(term):
+        for part in search.parts(term):
             if part.op == "mod" and t.poly(part.args[0]) == tiles.size:
                 return True
             if part.op == "atom" and part.data.kind == "exit" and part.data.data.term in own:
                 return True
             if part.op in ("mul", "sub") and any(
-                x.op == "div" and t.poly(x.args[0]) == tiles.size for x in launches.parts(part)
+                x.op == "div" and t.poly(x.args[0]) == tiles.size for x in search.parts(part)
             ):
                 return True
         return False
@@ -159,10 +159,10 @@ def _case(launch: Launch, tiles: Tiles) -> tuple[dict[Term, int], Case, int, int
     if launch.grid is None or launch.block is None:
         return None
     size, each = (launch.at_launch(from_poly(p, I64)) for p in (tiles.size, tiles.each))
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in launches.leaves_of([size, each])):
+    if not all(search.is_size(x) or x.data.kind == "device" for x in search.leaves_of([size, each])):
         return None
     formal = set(launch.kernel.flow.params.values()) if launch.kernel is not None else set()
-    if any(x in formal for x in launches.leaves_of([size, each])):
+    if any(x in formal for x in search.leaves_of([size, each])):
         return None
 
     def goal(env: dict[Term, int]) -> bool:
@@ -170,10 +170,10 @@ def _case(launch: Launch, tiles: Tiles) -> tuple[dict[Term, int], Case, int, int
         n, by = int(t.evaluate(size, env)), int(t.evaluate(each, env))
         return case is not None and case.possible and 1 < by < n and n % by != 0
 
-    leaves = launches.ordered([size], [each, *launch.grid, *launch.block])
-    tries = launches.edges(launch, [size, each, *launch.grid, *launch.block])
-    inner = launches.leaves_of([*launch.block, each])
-    env = launches.smallest(goal, leaves, launch, tries, block_leaves=inner)
+    leaves = search.ordered([size], [each, *launch.grid, *launch.block])
+    tries = search.edges(launch, [size, each, *launch.grid, *launch.block])
+    inner = search.leaves_of([*launch.block, each])
+    env = search.smallest(goal, leaves, launch, tries, block_leaves=inner)
     case = kernels.case(launch, env) if env is not None else None
     if env is None or case is None:
         return None
@@ -194,7 +194,7 @@ def _draft(launch: Launch, tiles: Tiles, host: dict[Term, int], case: Case, size
         f"{plural(size // each, 'time')}, and {left} of {digits(size)} {'is' if lost == 1 else 'are'} left out",
         "round the number of tiles up, and test each element of the last one against the size",
         Witness(
-            launches.named(host), case.grid, case.block, None,
+            search.sizes_of(host), case.grid, case.block, None,
             {"tiles": size // each, "first element left out": first, "elements left out": lost},
         ),
         (*related, *_calls(loop), launches.launched(launch)),

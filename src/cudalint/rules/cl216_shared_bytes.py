@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import extents, kernels
+from cudalint.facts import extents, kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Designator, chain, conjuncts, conjuncts_of
@@ -110,14 +110,14 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
         return None
     needed = _made_of(launch, p or {})
     if any(t.leaves(x) for x in launch.block) and not {*TID.values(), *BDIM.values()}.isdisjoint(_leaves(p or {})):
-        needed |= launches.leaves_of(launch.block)
+        needed |= search.leaves_of(launch.block)
     if not nothing and needed != t.leaves(passed):
         return None  # sizes that have nothing to do with each other cannot be compared
-    leaves = launches.ordered([passed], [*launch.grid, *launch.block, *needed])
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in t.leaves(passed)):
+    leaves = search.ordered([passed], [*launch.grid, *launch.block, *needed])
+    if not all(search.is_size(x) or x.data.kind == "device" for x in t.leaves(passed)):
         return None
     scans = 0
-    inner = launches.leaves_of(launch.block)
+    inner = search.leaves_of(launch.block)
     one_by_one = p is not None and (_falls(p) or any(kernels.ids_of([x]) for x in conjuncts(access.guard)))
 
     def outside(env: dict[Term, int]) -> _Outside | None:
@@ -136,8 +136,8 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
         first, last = element * size, (element + access.width) * size - 1
         return _Outside(case, env, thread, access, first, last, have) if first >= 0 and last >= have >= 0 else None
 
-    tries = launches.edges(launch, [passed, *launch.grid, *launch.block])
-    env = launches.smallest(lambda e: outside(e) is not None, leaves, launch, tries, block_leaves=inner)
+    tries = search.edges(launch, [passed, *launch.grid, *launch.block])
+    env = search.smallest(lambda e: outside(e) is not None, leaves, launch, tries, block_leaves=inner)
     found = outside(env) if env is not None else None
     if env is None or found is None:
         return None
@@ -297,7 +297,7 @@ def _missing(launch: Launch, found: _Outside) -> Draft:
         f"`{support.text(access.fn, access.node)}`, {span} of it{others}",
         "pass the bytes that the kernel indexes as the launch's third argument, elements times their size",
         Witness(
-            launches.named(found.host), found.case.grid, found.case.block, ((0, 0, 0), found.thread),
+            search.sizes_of(found.host), found.case.grid, found.case.block, ((0, 0, 0), found.thread),
             {"bytes passed": found.passed, "first byte outside": max(found.first, found.passed)},
         ),
         ((access.fn.file, access.node.start, access.node.end, "used here"), *support.calls(access),

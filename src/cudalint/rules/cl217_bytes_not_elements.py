@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, conjuncts
@@ -181,8 +182,8 @@ def _covers(p: Poly, index: Poly) -> bool:
 
 def _draft(found: Miscount) -> Draft | None:
     memory, event = found.memory, found.memory.event
-    leaves = launches.ordered([memory.given], [])
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
+    leaves = search.ordered([memory.given], [])
+    if not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
 
     def goal(env: w.Assignment) -> bool:
@@ -211,7 +212,7 @@ def _draft(found: Miscount) -> Draft | None:
         "CL217", event.fn, event.fn.file, event.node.start, event.node.end,
         f"{event.node.name} is given `{what}`, a count of elements of {memory.element} bytes each: {at}{effect}",
         f"pass bytes: `{what} * sizeof(*{memory.names[0] if memory.names else 'p'})`",
-        Witness(launches.named(env), values={"bytes": count, "elements": count, "first element outside": first}),
+        Witness(search.sizes_of(env), values={"bytes": count, "elements": count, "first element outside": first}),
         (place, *support.calls(event)),
         fix=_scaled(memory),
     )  # fmt: skip

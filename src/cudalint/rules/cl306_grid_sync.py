@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels
+from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
@@ -126,7 +126,7 @@ def _blocks(launch: Launch, sync: _Sync) -> tuple[dict[str, int], Triple, Triple
     """The first sizes at which the launch has blocks to wait for."""
     if launch.grid is None or launch.block is None:
         return None
-    leaves = launches.leaves_of((*launch.grid, *launch.block))
+    leaves = search.leaves_of((*launch.grid, *launch.block))
     if sync.limit is not None and any(x.data.kind == "device" for x in leaves):
         return None
     for case in support.assignments_at(launch, [], set()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import grids, shapes
+from cudalint.facts import grids, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -311,7 +311,7 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
     found = thread(env)
     assert found is not None
     grid, block = support.halves([t.evaluate(p, env) for p in parts])
-    return support.sizes_of(env), grid, block, (found[0], found[1]), t.evaluate(width, env)
+    return search.sizes_of(env), grid, block, (found[0], found[1]), t.evaluate(width, env)
 
 
 def _edges(launch: Launch, at: int) -> tuple[int, ...]:
@@ -342,7 +342,7 @@ def _by_itself(kernel: Kernel, use: _Use, row: Term, bound: Bound | None) -> _Ca
     env = w.solve(goal, leaves, extra=(length, 2 * length))
     if env is None:
         return None
-    return support.sizes_of(env), grid, shape, thread, length
+    return search.sizes_of(env), grid, shape, thread, length
 
 
 # --- CL502 --------------------------------------------------------------------------------------
@@ -447,7 +447,7 @@ def _missing_draft(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: 
         f"launch starts {plural(threads, 'thread')} along {axis.name} for {plural(size, 'element')}",
         "return unless every axis is in range: `if (x >= w || y >= h) return;`",
         Witness(
-            support.sizes_of(env), grid, block,
+            search.sizes_of(env), grid, block,
             (support.on_axis(axis.grid, size // per_block), support.on_axis(axis.name, size % per_block)),
             {f"{axis.name} of that thread": size},
         ),
@@ -470,7 +470,7 @@ def _tile_draft(found: Outside) -> Draft:
         "and no test",
         "put the access under tests of all its coordinates: `row < rows && column < columns`",
         Witness(
-            launches.named(found.host), found.grid, found.block, found.thread,
+            search.sizes_of(found.host), found.grid, found.block, found.thread,
             {"coordinate": found.value, "elements along it": found.extent},
         ),
         ((event.fn.file, event.node.start, event.node.end, "launched here"), *support.calls(access)),

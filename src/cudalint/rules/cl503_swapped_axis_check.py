@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import extents, kernels, shapes
+from cudalint.facts import extents, kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -146,10 +146,10 @@ def _sizes(swap: Swap, launch: Launch | None) -> _Case | None:
     if launch is not None:
         parts = [launch.at_launch(x) for x in parts]
     own, other = parts[:2]
-    leaves = launches.ordered([own], parts[1:])
+    leaves = search.ordered([own], parts[1:])
     if t.poly(own) == t.poly(other) or any(kernels.ids_of([x]) for x in leaves):
         return None
-    if launch is not None and not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
+    if launch is not None and not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
     known = [launch.known_block(a) or 16 for a in "xy"] if launch is not None else [16]
     tries = sorted({2, *(k * v for v in known for k in (1, 2))})
@@ -163,7 +163,7 @@ def _sizes(swap: Swap, launch: Launch | None) -> _Case | None:
         env = w.solve(goal, leaves, given=launch.conditions if launch is not None else (), values=values)
         if env is not None:
             n, m, inner, outer = (int(t.evaluate(x, env)) for x in parts)
-            return _Case(support.sizes_of(env), n, m, m * inner, m * outer, launch)
+            return _Case(search.sizes_of(env), n, m, m * inner, m * outer, launch)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from cudalint.facts import extents, shapes
+from cudalint.facts import extents, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
@@ -16,7 +16,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand, replace
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Int
-from cudalint.rules import launches, width
+from cudalint.rules import width
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _MULTIPLE = 1 << 12
 def is_free(leaf: Term) -> bool:
     """Whether an atom can be a runtime size, or data that is used as an index."""
     info = leaf.data
-    if info.kind not in _FREE or not isinstance(leaf.type, Int) or launches.is_template(leaf):
+    if info.kind not in _FREE or not isinstance(leaf.type, Int) or search.is_template(leaf):
         return False
     return info.name.rpartition(".")[2] not in DEVICE_MEMBERS
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import kernels
+from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import DIM3
-from cudalint.rules import edits, launches, widening, width
+from cudalint.rules import edits, widening, width
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:
@@ -41,11 +41,9 @@ def repair(launch: Launch, short: Iterable[Short]) -> FixDraft | None:
         if text is None or place.fn is not launch.event.fn:
             return None
         changes[place.node.start] = EditDraft(place.fn.file, place.node.start, place.node.end, text)
-        sizes.update(
-            dict.fromkeys(x for x in launches.ordered([place.term.args[0]], []) if _can_be_0(launch, found, x))
-        )
+        sizes.update(dict.fromkeys(x for x in search.ordered([place.term.args[0]], []) if _can_be_0(launch, found, x)))
     whole = [*(launch.grid or ()), *(launch.block or ())]
-    if sizes and not launches.never_empty(whole):
+    if sizes and not search.never_empty(whole):
         guard = edits.under_sizes(launch, list(sizes))
         if guard is None:
             return None
@@ -68,7 +66,7 @@ def _all_tested(launch: Launch, item: Coordinate) -> bool:
 def _quotient(launch: Launch, found: Short) -> Operation | None:
     """The one division that rounds down, with the place where it is written."""
     assert launch.grid is not None
-    made = set(launches.parts(launch.grid["xyz".index(found.axis)]))
+    made = set(search.parts(launch.grid["xyz".index(found.axis)]))
     rounded = [t.poly(p.args[0]) for p in made if p.op == "mod"]
     quotients = [p for p in made if p.op in ("div", "shr") and t.leaves(p) and t.poly(p.args[0]) not in rounded]
     return width.origin(launch.flow, quotients[0], launch.event) if len(quotients) == 1 else None

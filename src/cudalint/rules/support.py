@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Place = tuple["SourceFile", int, int, str]
 Triple = tuple[int, int, int]
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
-_NO_SIZES = _LAUNCH_KINDS | {"count", "loop", "argc"}
 _SIZES = frozenset({"param", "size", "call", "load", "var", "device", "name", "uninit"})
 EXACT = "; no visible launch comes to it, but only as long as no block reaches past n, as with a multiple of the block"
 _NOTHING: Mapping[Term, int] = {}
@@ -140,11 +139,6 @@ def halves(numbers: Sequence[int]) -> tuple[Triple, Triple]:
     """Six numbers as a grid and a block."""
     gx, gy, gz, bx, by, bz = numbers
     return (gx, gy, gz), (bx, by, bz)
-
-
-def sizes_of(env: dict[Term, int]) -> dict[str, int]:
-    """The runtime sizes of an assignment by name; launch built-ins, passes of loops and `argc` are none."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in _NO_SIZES}
 
 
 class Split(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, shapes, tiles
+from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -81,11 +81,11 @@ def _at_launch(
     steps = [x for loop in loops for x in _trip_terms(launch, loop)]
     # A row may be padded beyond the size that its tiles or blocks are counted from.
     driving = [*steps, *(launch.grid["xyz".index(x.data.axis)] for x in item.blocks)]
-    if _data(driving) - launches.leaves_of(launch.block) != _data([extent]):
+    if _data(driving) - search.leaves_of(launch.block) != _data([extent]):
         return None
     sizes = [extent, *steps, *launch.grid, *launch.block]
-    leaves = launches.ordered([extent], sizes)
-    if not all(launches.is_size(x) or x.data.kind == "device" for x in leaves):
+    leaves = search.ordered([extent], sizes)
+    if not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
     unrolled = [support.unrolled([term]) for term in guards]
     scans = 0
@@ -108,8 +108,8 @@ def _at_launch(
         case = kernels.case(launch, env)
         return case is not None and first(case) is not None
 
-    env = launches.smallest(
-        goal, leaves, launch, launches.edges(launch, sizes), block_leaves=launches.leaves_of(launch.block)
+    env = search.smallest(
+        goal, leaves, launch, search.edges(launch, sizes), block_leaves=search.leaves_of(launch.block)
     )
     case = kernels.case(launch, env) if env is not None else None
     scans = 0
@@ -125,7 +125,7 @@ def _at_launch(
 
 def _data(terms: list[Term]) -> set[Term]:
     """The sizes of the data that terms are made of."""
-    return {x for x in launches.leaves_of(terms) if x.data.kind != "device"}
+    return {x for x in search.leaves_of(terms) if x.data.kind != "device"}
 
 
 def _extent(launch: Launch, found: list[Coordinate], item: Coordinate) -> tuple[Term | None, Term | None]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudalint.facts import kernels
+from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
-from cudalint.rules import launches, support
+from cudalint.rules import support
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -94,7 +94,7 @@ def shown(kernel: Kernel) -> list[Launch]:
     return [
         x for x in kernel.launches
         if x.grid is not None and x.block is not None
-        and all(launches.is_size(leaf) or leaf.data.kind in _SHOWN for d in (*x.grid, *x.block) for leaf in t.leaves(d))
+        and all(search.is_size(leaf) or leaf.data.kind in _SHOWN for d in (*x.grid, *x.block) for leaf in t.leaves(d))
     ]  # fmt: skip
 
 
