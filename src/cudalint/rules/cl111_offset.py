@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
+from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, is_wide, strip
@@ -122,23 +123,43 @@ def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
     assert isinstance(event.to, Int)
     positive = event.to.lo == 0 or _turned_away(access, event)
     top = U32.hi if positive else event.to.hi
-    p = t.poly(event.term)
-    several = any(not ids_of(made) or any(offsets.is_free(x) for x in made) for made in offsets.factors(event.term))
-    largest = offsets.highest(kernel.layout, access, p)
-    if largest is None:
-        return None
-    for launch in kernel.launches or (None,):
-        reach = Reach(launch, kernel.config)
-        if reach.index(t.poly(largest)) <= top or not (several or _counts_far(access, event.term, launch)):
+    for value, chosen in _sides(event.term):
+        several = any(not ids_of(made) or any(offsets.is_free(x) for x in made) for made in offsets.factors(value))
+        largest = offsets.highest(kernel.layout, access, t.poly(value))
+        if largest is None:
             continue
-        here = launch.at_launch(largest) if launch is not None else largest
-        conditions = launch.conditions if launch is not None else ()
-        env = offsets.sizes_over(here, top, reach, kernel.config, launch, conditions)
-        offset = width.value(here, env, exact=False) if env is not None else None
-        if env is None or offset is None or (positive and event.to.wrap(offset) < 0):
-            continue
-        return _draft(kernel, access, event, width.named(env), offset)
+        for launch in kernel.launches or (None,):
+            reach = Reach(launch, kernel.config)
+            if reach.index(t.poly(largest)) <= top or not (several or _counts_far(access, value, launch)):
+                continue
+            here = launch.at_launch(largest) if launch is not None else largest
+            asked = [launch.at_launch(x) for x in chosen] if launch is not None else chosen
+            conditions = [*(launch.conditions if launch is not None else ()), *asked]
+            env = offsets.sizes_over(here, top, reach, kernel.config, launch, conditions)
+            env = _with(env, asked) if env is not None else None
+            offset = width.value(here, env, exact=False) if env is not None else None
+            if env is None or offset is None or (positive and event.to.wrap(offset) < 0):
+                continue
+            return _draft(kernel, access, event, width.named(env), offset)
     return None
+
+
+def _with(env: w.Assignment, asked: list[Term]) -> w.Assignment | None:
+    """Sizes with values of what else is asked; None where there are none."""
+    others = sorted({x for term in asked for x in t.leaves(term)} - env.keys(), key=lambda x: x.key)
+    found = w.solve(lambda more: all(w.allowed(x, {**env, **more}) for x in asked), others)
+    return {**env, **found} if found is not None else None
+
+
+def _sides(term: Term) -> Iterator[tuple[Term, list[Term]]]:
+    """The values that a choice is made of, each with what chooses it, which must be the same in every thread."""
+    term = strip(term)
+    if term.op != "select":
+        yield term, []
+    elif not ids_of([term.args[0]]):
+        for condition, side in ((term.args[0], term.args[1]), (t.lnot(term.args[0]), term.args[2])):
+            for value, others in _sides(side):
+                yield value, [condition, *others]
 
 
 def _counts_far(access: Access, index: Term, launch: Launch | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from cudalint.facts import extents, search, shapes
+from cudalint.facts import extents, kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
@@ -51,12 +51,12 @@ def is_free(leaf: Term) -> bool:
 def highest(layout: Layout, access: Access, offset: Poly) -> Term | None:
     """The largest value of an offset that gets to an access, in terms of sizes and dimensions: loop variables at
     their limits, tested coordinates at their last values. None where a part of it has no limit in sight."""
-    exact = _tested(layout, access, expand(offset))
+    exact = _floored(layout, access, _tested(layout, access, expand(offset)))
     if any(x.data.kind == "count" for item in t.atoms_of(exact) for x in t.leaves(item)):
         ended = _ended(offset)
         if ended is None:
             return None
-        exact = _tested(layout, access, expand(ended))
+        exact = _floored(layout, access, _tested(layout, access, expand(ended)))
     offset = exact
     for axis in shapes.AXES:
         for index, extent in ((TID[axis], BDIM[axis]), (BID[axis], GDIM[axis])):
@@ -64,6 +64,17 @@ def highest(layout: Layout, access: Access, offset: Poly) -> Term | None:
     if any(x.data.kind in ("loop", "count") for item in t.atoms_of(offset) for x in t.leaves(item)):
         return None
     return from_poly(offset, I64)
+
+
+def _floored(layout: Layout, access: Access, offset: Poly) -> Poly:
+    """An offset with quotients by what is the same everywhere at their last values: those of the last dividends."""
+    for item in list(t.atoms_of(offset)):
+        if item.op == "div" and kernels.varies(item.args[0]) and not kernels.varies(item.args[1]):
+            dividend = highest(layout, access, t.poly(item.args[0]))
+            if dividend is not None:
+                last = t.binary("div", dividend, t.convert(item.args[1], I64), I64)
+                offset = replace(offset, item, t.poly(last)) or offset
+    return offset
 
 
 def _ended(offset: Poly) -> Poly | None:
