@@ -137,10 +137,12 @@ def _sum_draft(
     by = division.args[1]
     divisors = t.leaves(by) - (set(t.atoms_of(t.poly(dividend))) - set(t.atoms_of(t.poly(by))))
     block = {x for item in launch.block or () for x in t.leaves(item)}
-    fixed = {**dict.fromkeys(divisors & block, config.block_size), **width.defaults(launch, leaves, config)}
+    choosing = {x for part in parts([by]) if part.op == "select" for x in t.leaves(part.args[0])}
+    fixed = {**dict.fromkeys(divisors & block - choosing, config.block_size), **width.defaults(launch, leaves, config)}
     # What divides and is no size of the block may be anything: with 1, nothing is added.
     open_ = divisors - fixed.keys()
-    divide = (2, config.block_size) if open_ else (2,)
+    edges = {int(c) + d for c in w.constants([by] if open_ & choosing else []) for d in (-1, 0, 1)}
+    divide = (2, *([config.block_size, *sorted(v for v in edges if 0 < v <= _EXACT)] if open_ else []))
     free = sorted(t.leaves(dividend) - fixed.keys() - open_, key=lambda x: (-reach.high(x), x.key))
     conditions = width.on_the_way(launch, place)
     cases = [(main, others, number) for number in divide for main, others in width.tries(free)]
