@@ -225,26 +225,32 @@ class Launch:
 
     @property
     def conditions(self) -> list[Term]:
-        """What holds when the launch is reached: the host's checks and branches, one condition each."""
+        """What holds when the launch is reached, one condition each: what the host makes sure of, and what the kernel
+        states of its sizes, which is taken as given."""
         if self._conditions is None:
-            self._conditions = list(conjuncts(self.event.guard))
-            self._conditions.extend(stated(self, self.callers) if self.callers else ())
-            self._conditions.extend(constructed(self) if self.flow.members else ())
-            self._conditions.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
-            self._conditions.extend(_whole_rows([*(self.grid or ()), *self.mapping.values()], self.block or ()))
-            for guard in chain(self.event.guard):
-                if guard.loop is not None:
-                    # Where a loop's body runs at all, its test held on the first pass.
-                    steps = guard.loop.inductions.values()
-                    first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
-                    self._conditions.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
+            self._conditions = self.checked()
             if self.kernel is not None:
                 for asserted in self.kernel.flow.asserted:
-                    # What it asks of its sizes is taken as given; what it asks of the launch is for the launch to keep.
+                    # What it asks of the launch is for the launch to keep.
                     if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(asserted.term)):
                         at_host = self.at_launch(asserted.term)
                         self._conditions.extend(x for x in conjuncts_of(at_host) if x.op != "const")
         return self._conditions
+
+    def checked(self) -> list[Term]:
+        """What the host makes sure of: its checks and branches on the way to the launch."""
+        found = list(conjuncts(self.event.guard))
+        found.extend(stated(self, self.callers) if self.callers else ())
+        found.extend(constructed(self) if self.flow.members else ())
+        found.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
+        found.extend(_whole_rows([*(self.grid or ()), *self.mapping.values()], self.block or ()))
+        for guard in chain(self.event.guard):
+            if guard.loop is not None:
+                # Where a loop's body runs at all, its test held on the first pass.
+                steps = guard.loop.inductions.values()
+                first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
+                found.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
+        return found
 
     def ranges(self) -> dict[Term, Interval]:
         """Intervals of the kernel's atoms at this launch, from the host's types, constants and checks."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import kernels, search, shapes
+from cudalint.facts import asked, kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.assigned import children
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits
@@ -575,10 +574,10 @@ def _unused(kernel: Kernel) -> Draft | None:
     if any(a.scalar is None for a in touched):
         return None
     walked = [a for a in touched if a.scalar is not None and _moves(a.scalar)]
-    if not walked or _draws_work(touched):
+    if not walked or asked.draws_work(touched):
         return None
     accumulates = [a for a in touched if a.mode in ("rw", "atomic")]
-    asked = kernels.ids_of(x for a in touched for x in t.atoms_of(a.scalar or {}))
+    addressed = kernels.ids_of(x for a in touched for x in t.atoms_of(a.scalar or {}))
     open_axes = [
         (launch, axis, which)
         for launch in kernel.launches
@@ -587,9 +586,9 @@ def _unused(kernel: Kernel) -> Draft | None:
             ("blockIdx", BID[axis], launch.known_grid(axis)),
             ("threadIdx", TID[axis], launch.known_block(axis) if accumulates else 1),
         )
-        if atom not in asked and extent != 1 and (extent is not None or which == "blockIdx")
+        if atom not in addressed and extent != 1 and (extent is not None or which == "blockIdx")
     ]
-    used = _used(kernel) if open_axes else None
+    used = asked.ids(kernel) if open_axes else None
     if used is None:
         return None
     for launch, axis, which in open_axes:
@@ -605,36 +604,6 @@ def _moves(p: Poly) -> bool:
     """Whether an address differs between threads or passes, as the place in data does."""
     ids = kernels.ids_of(t.atoms_of(p))
     return bool(ids) or any(x.data.kind == "loop" for a in t.atoms_of(p) for x in t.leaves(a))
-
-
-def _used(kernel: Kernel) -> set[tuple[str, str]] | None:
-    """The launch ids that the kernel and what it calls ask for; None where that cannot be told."""
-    result: set[tuple[str, str]] = set()
-    bodies: list[Function] = [kernel.function]
-    bodies.extend(decl.lower({}) for decl in kernel.flow.callees)
-    stack: list[object] = [fn.body for fn in bodies]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, ir.Special):
-            for axis in item.axis or _AXES:
-                result.add((item.which, axis))
-        elif isinstance(item, (ir.Opaque, ir.OpaqueStmt)):
-            return None
-        elif isinstance(item, ir.Call) and "this_" in item.name:
-            return None  # a group that knows its rank
-        elif isinstance(item, ir.Call) and item.target is None and item.receiver is not None:
-            return None  # an object that may
-        stack.extend(children(item))
-    return result
-
-
-def _draws_work(touched: list[Access]) -> bool:
-    """Whether blocks may draw their work from an atomic counter: one is there, and an address follows data that
-    threads hand round (what one thread drew reaches the others through shared memory or a shuffle)."""
-    counter = any(a.mode == "atomic" and not kernels.ids_of(t.atoms_of(a.scalar or {})) for a in touched)
-    return counter and any(
-        leaf.data.kind in ("load", "call") for a in touched for x in t.atoms_of(a.scalar or {}) for leaf in t.leaves(x)
-    )
 
 
 def _several(launch: Launch, axis: str) -> kernels.Case | None:
@@ -723,7 +692,7 @@ def experiment_cl201(bench: Bench) -> Plan:
     judges = [lambda run: oracle.gaps(run, whole), oracle.written_twice, oracle.coverage]
     touched = [a for a in bench.kernel.flow.accesses if a.obj.kind == "global"]
     # A counter that work is drawn from ends wherever the last block left it.
-    if bench.independent() and not _draws_work(touched):
+    if bench.independent() and not asked.draws_work(touched):
         judges.append(oracle.independence)
     judge = oracle.first_of(*judges)
     return Plan(bench.trials(), judge, bench.one_block, first=("element handled twice", "element never handled"))
