@@ -129,9 +129,16 @@ PURE = frozenset(
 )  # fmt: skip
 
 #: Functions rounded up to the integer operators that :func:`cudalint.facts.terms.evaluate` computes.
-ROUNDING = {"ceil": "ceil", "ceilf": "ceil", "floor": "floor", "floorf": "floor", "round": "round", "roundf": "round",
-            "trunc": "trunc", "truncf": "trunc", "sqrt": "sqrt", "sqrtf": "sqrt", "fabs": "fabs", "fabsf": "fabs",
-            "log2": "log2", "log2f": "log2", "pow": "pow", "powf": "pow", "exp2": "exp2", "exp2f": "exp2"}  # fmt: skip
+ROUNDING = {
+    name + suffix: operator
+    for operator, names in {
+        **{x: (x,) for x in ("ceil", "floor", "trunc", "sqrt", "fabs", "log2", "pow", "exp2")},
+        "rint": ("rint", "lrint", "llrint", "nearbyint"),
+        "round": ("round", "lround", "llround"),
+    }.items()
+    for name in names
+    for suffix in ("", "f")
+}
 
 ATOMICS = frozenset(
     f"atomic{op}{scope}"

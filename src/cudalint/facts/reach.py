@@ -140,7 +140,7 @@ class Reach:
             return max(self.threads(args[0], block), self.threads(args[1], block))
         if op == "select":
             return max(self.threads(args[1], block), self.threads(args[2], block))
-        if op == "call" and blocks.data in ("ceil", "round", "floor", "trunc"):
+        if op == "call" and blocks.data in ("ceil", "round", "rint", "floor", "trunc"):
             return self.threads(args[0], block) + size
         if op == "shr" and args[1].op == "const" and 0 <= args[1].data < 63:
             return self.threads(t.make("div", blocks.type, args[0], t.const(1 << args[1].data, blocks.type)), block)

@@ -55,7 +55,9 @@ def is_size(leaf: Term) -> bool:
     """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range, and not
     what a function nobody here can see makes of its arguments (``div_ceil(n, 64)`` may well be at least 1)."""
     info = leaf.data
-    if info.kind == "call" and isinstance(info.data, ir.Call) and info.name.endswith(")") and not parses(info.data):
+    asked = info.data
+    computes = info.kind == "call" and isinstance(asked, ir.Call) and info.name.endswith(")") and asked.args
+    if computes and not parses(asked):
         return False
     return (info.kind in _SIZES or (info.kind == "exit" and _accumulated(info.data))) and info.level < t.UNKNOWN
 

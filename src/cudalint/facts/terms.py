@@ -356,8 +356,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil, "floor": math.floor, "round": lambda x: math.floor(x + 0.5) if x >= 0 else -math.floor(0.5 - x),
-    "trunc": math.trunc, "sqrt": math.sqrt, "fabs": abs, "abs": abs, "log2": math.log2, "exp2": lambda x: 2.0**x,
-    "pow": math.pow, "log": math.log,
+    "trunc": math.trunc, "rint": round, "sqrt": math.sqrt, "fabs": abs, "abs": abs, "log2": math.log2,
+    "exp2": lambda x: 2.0**x, "pow": math.pow, "log": math.log,
 }  # fmt: skip
 #: What Python raises where C++ leaves the result undefined, or where a value is not of the kind expected.
 _FAULTS = (ZeroDivisionError, OverflowError, ValueError, TypeError)
@@ -935,7 +935,7 @@ def _bounds(
         return a, b
     if op == "call" and term.data in ("abs", "fabs"):
         return 0, max(abs(a), abs(b))
-    if plausible and op == "call" and term.data in ("ceil", "floor", "round", "trunc"):
+    if plausible and op == "call" and term.data in ("ceil", "floor", "round", "rint", "trunc"):
         return a, b
     return type_range(term.type)
 

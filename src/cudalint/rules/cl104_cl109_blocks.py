@@ -30,7 +30,7 @@ CODES = ("CL104", "CL109")
 
 _LAST = 1 << 62
 _EXACT = 1 << 24
-_ROUNDINGS = frozenset({"ceil", "floor", "round", "trunc"})
+_ROUNDINGS = frozenset({"ceil", "floor", "round", "rint", "trunc"})
 
 
 def parts(roots: Iterable[Term]) -> Iterator[Term]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import kernels, search, shapes
@@ -167,8 +168,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     tries = search.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
     for item in group:
         tries |= launches.reaches(launch, leaves, item)
-    scales = {c for c in w.constants(limits) if 1 < c <= 1 << 16}
-    tries |= {v * int(c) for v in tries for c in scales if v * c < search.LARGEST}
+    tries |= _scaled(tries, limits)
     env = _search(goal, leaves, launch, tries)
     if env is None:
         return None
@@ -186,6 +186,12 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _scaled(tries: set[int], limits: list[Term]) -> set[int]:
+    """Sizes that are still those of ``tries`` where elements are counted in larger ones (``m / 3``)."""
+    scales = {math.ceil(c) for c in w.constants(limits, floats=True) if 1 < c <= 1 << 16}
+    return {v * c for v in tries for c in scales if v * c < search.LARGEST}
 
 
 def _extent(item: Coordinate) -> Poly:
@@ -323,6 +329,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
 
     leaves = search.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
     tries = search.edges(launch, [blocks, size, divisor])
+    tries |= _scaled(tries, [size])
     env = _search(goal, leaves, launch, tries)
     if env is None or launches.has_tail(launch, [blocks]):
         return None

@@ -12,7 +12,7 @@ from cudalint.facts.events import Pointer, Record, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.findings import digits
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import I64
+from cudalint.ir.types import I64, Int
 from cudalint.rules import support
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
         if not t.leaves(size):
             continue
         inner = search.bare(size)
-        if inner.op == "div" and inner.args[1].op == by.op == "const" and t.leaves(inner.args[0]):
+        twice = inner.op == "div" and isinstance(inner.type, Int) and inner.args[1].op == by.op == "const"
+        if twice and t.leaves(inner.args[0]):
             # Two floored divisions are one by the product.
             return inner.args[0], t.const(inner.args[1].data * by.data, I64)
         return size, by
