@@ -72,7 +72,17 @@ def test_the_text_says_the_same_and_the_exit_code_tells(cudalint, write):
         ("if (threadIdx.x < n) x[blockIdx.x * n + threadIdx.x] = 0;", ["blockDim.x >= n"]),
         ("__shared__ float s[64]; s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); x[threadIdx.x] = s[0];",
          ["blockDim.x <= 64"]),
-        ("x[blockIdx.x * 128 + threadIdx.x] = n;", ["blockDim.x == 128"]),
+        ("x[blockIdx.x * 128 + threadIdx.x] = n;",
+         ["128 * gridDim.x <= elements of x", "128 * gridDim.x >= elements of x", "blockDim.x == 128"]),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i + 2] > 0) x[i + n] = 0;",
+         ["gridDim.x * blockDim.x + 2 <= elements of x"]),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] += 1;", ["gridDim.x == 1"]),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = 2 * x[i];", ["gridDim.x == 1"]),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) atomicAdd(x, 1.0f);", ["gridDim.x == 1"]),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = n;", []),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = x[i] > 0 ? x[i] : 0;", []),
+        ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[blockIdx.x * n + i] += 1;", []),
+        ("if (blockIdx.x == 0) for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] += 1;", []),
         ("cooperative_groups::this_grid().sync(); x[0] = n;", ["a cooperative launch"]),
     ],
 )  # fmt: skip
@@ -155,7 +165,7 @@ void go(float *y, const float *x, int m) { smooth<<<4, 256>>>(y, x, 1024, m); }
 """
     pairs, smooth = contracts(cudalint, text, write)
     assert "gridDim.x * blockDim.x >= n" in requires(pairs)
-    assert requires(smooth) == []
+    assert requires(smooth) == ["gridDim.x * blockDim.x <= elements of y", "gridDim.x * blockDim.x >= elements of y"]
     assert not any(launch["broken"] for each in (pairs, smooth) for launch in each["launches"])
 
 
@@ -193,3 +203,41 @@ def test_guards_of_two_accesses_ask_for_both_and_of_one_for_the_lesser(cudalint,
     ]
     assert "launched at line 12: broken at n = 1, m = 257: gridDim.x * blockDim.x >= m" in lines
     assert "launched at line 13: keeps to it" in lines
+
+
+def test_threads_that_no_test_stops_are_held_against_the_memory_that_is_allocated(cudalint, write):
+    text = """\
+__global__ void fill(float *x) { x[blockIdx.x * blockDim.x + threadIdx.x] = 1; }
+void run(float *given, int n) {
+    float *x, *table;
+    cudaMalloc(&x, n * sizeof(float));
+    cudaMalloc(&table, 1024 * sizeof(float));
+    fill<<<(n + 255) / 256, 256>>>(x);
+    fill<<<n / 256, 256>>>(x);
+    if (n % 256 == 0) fill<<<n / 256, 256>>>(x);
+    fill<<<4, 256>>>(table);
+    fill<<<5, 256>>>(table);
+    fill<<<3, 256>>>(table);
+    fill<<<4, 256>>>(given);
+}
+"""
+    found = contract(cudalint, text, write)
+    room, cover = (f"gridDim.x * blockDim.x {sign} elements of x" for sign in ("<=", ">="))
+    assert requires(found) == [room, cover]
+    assert [(each["holds"], each["broken"]) for each in found["launches"]] == [
+        ([cover], [room]), ([room], [cover]), ([room, cover], []), ([room, cover], []), ([cover], [room]),
+        ([room], []),  # a table may be longer than what one launch fills
+        ([], []),
+    ]  # fmt: skip
+    assert found["launches"][0]["sizes"] == {room: {"n": 1}}
+
+
+def test_what_is_stated_of_a_size_alone_is_for_the_host_to_make_sure_of(cudalint, write):
+    text = "// cudalint: requires(n <= 1000)\n" + ONE
+    calls = ["{}", "if (n <= 900) {}", "if (n > 1000) {}", "if (n >= 2000) {}", "if (n > 900) {}"]
+    calls = [each.format("one<<<n, 256>>>(x, n);") for each in calls]
+    calls += ["one<<<9, 256>>>(x, 1000);", "one<<<9, 256>>>(x, 1001);"]
+    body = "".join(f"    {each}\n" for each in calls)
+    launches = contract(cudalint, f"{text}void run(float *x, int n) {{\n{body}}}\n", write)["launches"]
+    sides = [next(side for side in ("holds", "broken", "unknown") if "n <= 1000" in each[side]) for each in launches]
+    assert sides == ["unknown", "holds", "broken", "broken", "unknown", "holds", "broken"]

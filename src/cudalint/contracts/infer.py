@@ -5,20 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from cudalint.contracts.block import shape
+from cudalint.facts import asked, kernels, shapes
 from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
+from cudalint.facts.terms import Atom
+from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, Const
 from cudalint.ir.types import I64, Int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cudalint.facts.events import Access, Loop, Obj
     from cudalint.facts.kernels import Coordinate
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
 
-Kind = Literal["cover", "block", "limit", "cooperative", "stated"]
+Kind = Literal["cover", "room", "block", "grid", "limit", "cooperative", "stated"]
 _AXES = "xyz"
 _SIDES = {"x": 1024, "y": 1024, "z": 64}
 
@@ -37,9 +42,10 @@ class Requirement(NamedTuple):
 
 
 def requirements(kernel: Kernel) -> list[Requirement]:
-    """What the kernel needs: that its elements have threads, the block it was written for, sizes at which no index
-    wraps, a cooperative launch, and what it states itself."""
-    found = [*_cover(kernel), *_block(kernel), *_limits(kernel), *_cooperative(kernel), *_stated(kernel)]
+    """What the kernel needs: that its elements have threads and its threads elements, the block it was written for, a
+    single block, sizes at which no index wraps, a cooperative launch, and what it states itself."""
+    found = [*_cover(kernel), *_untested(kernel), *_block(kernel), *_single(kernel), *_limits(kernel)]
+    found += [*_cooperative(kernel), *_stated(kernel)]
     return list({each.text: each for each in reversed(found)}.values())[::-1]
 
 
@@ -156,6 +162,52 @@ def _times(dimension: Term, share: Poly) -> Poly | None:
     return {(dimension, *monomial): coefficient for monomial, coefficient in share.items()}
 
 
+# --- every thread has an element ----------------------------------------------------------------
+
+
+def _untested(kernel: Kernel) -> Iterator[Requirement]:
+    """Where each thread of the grid comes to an element of its own and nothing tests whether there is one, memory must
+    have room for all of them; where it writes them, they are to be all of its elements."""
+    reached: dict[Obj, tuple[Poly, bool]] = {}
+    for access in kernel.flow.accesses:
+        came = _comes_to(access) if access.obj.kind == "global" else None
+        if came is None:
+            continue
+        before, wrote = reached.get(access.obj, (came, False))
+        further = t.constant(t.add(came, before, -1))
+        if further is not None:
+            reached[access.obj] = (came if further > 0 else before, wrote or access.mode != "r")
+    for obj, (came, wrote) in reached.items():
+        elements = elements_of(obj)
+        text = f"{_shown(came)} {{}} {elements.data.name}"
+        yield _inferred("room", t.compare("<=", from_poly(came, I64), elements), text.format("<="))
+        if wrote and () not in came:
+            yield _inferred("cover", t.compare(">=", from_poly(came, I64), elements), text.format(">="))
+
+
+def _comes_to(access: Access) -> Poly | None:
+    """The number of elements that the threads of the grid come to in an access by a global index that no test on the
+    way asks about; None of any other."""
+    p = expand(access.scalar or {})
+    if any(x.op != "atom" or x.data.kind not in ("tid", "bid", "bdim", "param") for x in t.atoms_of(p)):
+        return None
+    axes = [x for x in shapes.axes(p).values() if x.is_global and x.block is not None and shapes.is_block(x.block)]
+    ids = kernels.ids_of(t.atoms_of(p))
+    if len(axes) != 1 or ids != axes[0].ids or not ids.isdisjoint(kernels.ids_of(conjuncts(access.guard))):
+        return None
+    share = t.multiply(axes[0].scale, axes[0].block or {})
+    whole = _times(GDIM[axes[0].grid], share) if share is not None else None
+    if whole is None:
+        return None
+    rest = t.add(shapes.without(p, ids), axes[0].scale, -1)
+    return t.add(t.add(whole, rest), {(): access.width})
+
+
+def elements_of(obj: Obj) -> Term:
+    """The number of elements that an array has, which the host tells where it allocates it."""
+    return t.atom(Atom("extent", f"elements of {obj.name}", 0, t.INF, data=obj), I64)
+
+
 # --- the block ----------------------------------------------------------------------------------
 
 
@@ -191,6 +243,34 @@ def _used(kernel: Kernel) -> str:
     asked = {x for c in kernel.layout.coordinates for x in c.ids}
     asked |= {x for a in kernel.flow.accesses if a.index is not None for x in t.leaves(a.index)}
     return "".join(a for a in _AXES if TID[a] in asked or BDIM[a] in asked) or "x"
+
+
+# --- the grid -----------------------------------------------------------------------------------
+
+
+def _single(kernel: Kernel) -> Iterator[Requirement]:
+    """A block goes over all the data by itself, whichever it is: of several, each would add its own to the result."""
+    flow = kernel.flow
+    touched = [a for a in flow.accesses if a.obj.kind == "global"]
+    walked = {
+        x for loop in flow.loops if any(loop.first <= a.seq <= loop.last for a in touched) for x in _strides(loop)
+    }
+    if not walked or flow.calls or flow.opaques or not flow.complete:
+        return
+    used, twice = asked.ids(kernel), asked.accumulations(kernel)
+    if used is None or not twice or asked.draws_work(touched):
+        return
+    for axis in _AXES:
+        if axis in walked and ("blockIdx", axis) not in used:
+            yield _inferred("grid", t.compare("==", GDIM[axis], _number(1)))
+
+
+def _strides(loop: Loop) -> Iterator[str]:
+    """The axes along which a loop starts at a thread's number in its block and steps by the block, up to a size."""
+    for item in loop.inductions.values():
+        if item.init is None or item.step is None or item.limit is None or not t.leaves(item.limit[0]):
+            continue
+        yield from (a for a in _AXES if TID[a] in t.leaves(item.init) and BDIM[a] in t.leaves(item.step))
 
 
 # --- before an index wraps ----------------------------------------------------------------------

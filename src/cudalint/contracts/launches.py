@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts_of
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.extents import allocated
+from cudalint.facts.model import condition_ranges
+from cudalint.ir.types import I64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _USUAL = 1000
+_LAUNCHED = frozenset({"bdim", "gdim"})
 
 
 class Kept(NamedTuple):
@@ -31,20 +37,29 @@ class Kept(NamedTuple):
 
 
 def kept(requirement: Requirement, launch: Launch) -> Kept:
-    """Look for sizes at which the launch, as its host function makes it, breaks the requirement.
+    """Does the launch, as its host function makes it, keep to the requirement: to each condition that it is made of."""
+    if requirement.condition is None:
+        form = launch.event.node.form
+        return Kept(requirement, None if not form else "Cooperative" in form)
+    sides = [_kept(requirement, each, launch) for each in conjuncts_of(requirement.condition)]
+    sides.sort(key=lambda each: (False, None, True).index(each.holds))
+    return sides[0]
+
+
+def _kept(requirement: Requirement, condition: Term, launch: Launch) -> Kept:
+    """Look for sizes at which the launch breaks the condition.
 
     Where a dimension is whatever a caller passes, one value that would break it says nothing.
     """
-    condition = requirement.condition
-    if condition is None:
-        form = launch.event.node.form
-        return Kept(requirement, None if not form else "Cooperative" in form)
-    if launch.grid is None or launch.block is None:
-        return Kept(requirement, None)
-    at_host = launch.at_launch(condition)
+    at_host = _at_host(launch, condition)
+    if not _is_meant(requirement, condition, launch):
+        return Kept(requirement, True if at_host is t.TRUE else None)
     if at_host.op == "const":
         return Kept(requirement, bool(at_host.data))
-    if not _seen(launch, at_host):
+    if not any(leaf.data.kind in _LAUNCHED for leaf in t.leaves(condition)):
+        # What the kernel's sizes may be is for the host to make sure of, and what it may be asked for is not seen.
+        return Kept(requirement, _assured(at_host, launch.checked()))
+    if launch.grid is None or launch.block is None or not _seen(launch, at_host):
         return Kept(requirement, None)
     if t.lnot(at_host) in launch.conditions or at_host in launch.conditions:
         return Kept(requirement, at_host in launch.conditions)
@@ -68,6 +83,39 @@ def kept(requirement: Requirement, launch: Launch) -> Kept:
     if _left_to_callers(launch, condition):
         return Kept(requirement, None)
     return Kept(requirement, False, search.sizes_of(env))
+
+
+def _at_host(launch: Launch, condition: Term) -> Term:
+    """A condition of the kernel in terms of the host function, arrays as long as it allocates them."""
+    known = {}
+    for leaf in t.leaves(condition):
+        elements = allocated(launch, leaf.data.data) if leaf.data.kind == "extent" else None
+        if elements is not None:
+            known[leaf] = from_poly(elements, I64)
+    return launch.at_launch(t.substitute(condition, known))
+
+
+def _is_meant(requirement: Requirement, condition: Term, launch: Launch) -> bool:
+    """Is it to be expected that the condition holds? Memory may have more elements than a launch is meant for, unless
+    the grid is sized for them."""
+    if requirement.kind != "cover":
+        return True
+    extents = [leaf for leaf in t.leaves(condition) if leaf.data.kind == "extent"]
+    sized = {x for leaf in extents for x in t.leaves(_at_host(launch, leaf))}
+    return not extents or not sized.isdisjoint(search.leaves_of(launch.grid))
+
+
+def _assured(condition: Term, checked: list[Term]) -> bool | None:
+    """Do the host's checks tell that the condition holds, or that it does not?"""
+    if condition in checked or t.lnot(condition) in checked:
+        return condition in checked
+    ranges, sides = condition_ranges(checked), condition.args
+    if condition.op not in ("lt", "le"):
+        return None
+    (low, high), (least, most) = (t.bounds(side, ranges) for side in sides)
+    if high < least or (condition.op == "le" and high == least):
+        return True
+    return False if low > most or (condition.op == "lt" and low == most) else None
 
 
 def _largest_sizes(broken: Callable[[w.Assignment], bool], leaves: list[Term], launch: Launch) -> w.Assignment | None:
@@ -107,7 +155,8 @@ def _left_to_callers(launch: Launch, condition: Term) -> bool:
     """Is a dimension that the condition asks about what a caller passes, and no size of the kernel's?"""
     asked = t.leaves(condition)
     # What the kernel is passed as well is a size of its.
-    sizes = {x for formal, actual in launch.mapping.items() if formal.data.kind not in ("bdim", "gdim")
+    sizes = {x for formal, actual in launch.mapping.items() if formal.data.kind not in _LAUNCHED
              for x in t.leaves(actual)}  # fmt: skip
-    dimensions = {x for leaf in asked if leaf.data.kind in ("bdim", "gdim") for x in t.leaves(launch.at_launch(leaf))}
+    sizes |= {x for leaf in asked if leaf.data.kind == "extent" for x in t.leaves(_at_host(launch, leaf))}
+    dimensions = {x for leaf in asked if leaf.data.kind in _LAUNCHED for x in t.leaves(launch.at_launch(leaf))}
     return any(leaf.data.kind != "device" for leaf in dimensions - sizes)
