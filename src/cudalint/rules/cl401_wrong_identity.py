@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import children
+from cudalint.facts.ids import TID
+from cudalint.facts.kernels import ids_of
 from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Float, Int
@@ -93,7 +95,7 @@ def _tiles(kernel: Kernel) -> Iterator[_Fill]:
                 continue
             for constant, cond, rest in _constants(store.value):
                 if cond is not None and _is_wrong(op, constant, rest):
-                    found = _conditional(store.fn.body, constant)
+                    found = _filled(store.fn.body, constant)
                     if found is not None:
                         yield _Fill(op, constant, cond, store.fn, found.start, found.end)
 
@@ -146,11 +148,20 @@ def _constants(term: Term) -> Iterator[tuple[Term, Term | None, Term]]:
     term = _bare(term)
     if term.op == "const":
         yield term, None, term
-    elif term.op == "select":
+    elif term.op == "select" and _is_place(term.args[0]):
         cond, then, other = term.args
         for side, when, rest in ((then, cond, other), (other, t.lnot(cond), then)):
-            if _bare(side).op == "const" and _is_place(cond):
-                yield _bare(side), when, _bare(rest)
+            constant = _bare(_where(side, when))
+            if constant.op == "const":
+                yield constant, when, _bare(_where(rest, t.lnot(when)))
+
+
+def _where(term: Term, cond: Term) -> Term:
+    """A value where a condition holds: choices by that very condition made."""
+    if term.op == "select" and cond in (term.args[0], t.lnot(term.args[0])):
+        return _where(term.args[1 if term.args[0] is cond else 2], cond)
+    args = [_where(x, cond) for x in term.args]
+    return term if all(x is y for x, y in zip(args, term.args, strict=True)) else t.rebuild(term, args)
 
 
 def _is_place(cond: Term) -> bool:
@@ -160,25 +171,31 @@ def _is_place(cond: Term) -> bool:
 
 def _is_wrong(op: str, constant: Term, data: Term) -> bool:
     """Whether a constant changes what the operation makes of ``data``: elements of memory of either sign."""
-    value, type_ = constant.data, data.type
-    if not isinstance(value, (int, float)) or not _is_data(data):
+    value, made = constant.data, _made(data, _WRONG_SIDE[op])
+    if not isinstance(value, (int, float)) or made is None:
         return False
     if op == "mul":
-        return value == 0
+        return value == 0 != made
     if op == "add":
         return value == 1
     if op == "min":
-        return value == 0
-    if isinstance(type_, Int) and not type_.signed:
-        return False
-    return 0 <= value < _LOWEST
+        return value == 0 < made
+    return made < 0 <= value < _LOWEST
 
 
-def _is_data(term: Term) -> bool:
-    """Whether a value is an element that is loaded, or what another lane has of such."""
-    if term.op == "atom":
-        return term.data.kind == "load" and (isinstance(term.type, Float) or term.data.lo < 0)
-    return term.op == "neg" and _is_data(_bare(term.args[0]))
+def _made(term: Term, inputs: int) -> float | None:
+    """A value where all elements that it is computed from are ``inputs``, parameters and what is loaded for all threads
+    1; None where it is made of something else, or of elements that are never negative."""
+    leaves = t.leaves(term)
+    signed = [x for x in leaves if x.data.kind == "load" and (isinstance(x.type, Float) or x.data.lo < 0)]
+    loaded = [x for x in signed if not ids_of([x]).isdisjoint(TID.values())]
+    if not loaded or any(x.data.kind != "param" for x in leaves.difference(signed)):
+        return None
+    try:
+        found = t.evaluate(term, {**dict.fromkeys(leaves, 1), **dict.fromkeys(loaded, inputs)})
+    except t.Undefined:
+        return None
+    return found if isinstance(found, (int, float)) else None
 
 
 # --- places -----------------------------------------------------------------------------------------
@@ -192,7 +209,7 @@ def _node(
     fn = info.loop.fn
     if filled:
         for each in (fn, *(site.fn for site in reversed(info.loop.stack))):
-            found = _conditional(each.body, constant)
+            found = _filled(each.body, constant)
             if found is not None:
                 return each, found.start, found.end
         return None
@@ -210,17 +227,28 @@ def _node(
     return (fn, best.start, best.end) if best is not None else None
 
 
-def _conditional(body: Any, constant: Term) -> ir.Expr | None:
-    """The arm of a `? :` that is this constant."""
+def _filled(body: Any, constant: Term) -> ir.Expr | None:
+    """Where a value is this constant or something else: the arm of a `? :`, else what the last variable is initialised
+    with of those that a branch sets anew."""
+    kept: dict[ir.Var, ir.Expr] = {}
+    renewed: set[ir.Var] = set()
     for item in _all(body):
         if isinstance(item, ir.Cond):
             for arm in (item.then, item.other):
-                inner: Any = arm
-                while isinstance(inner, ir.Cast):
-                    inner = inner.operand
-                if isinstance(inner, ir.Const) and inner.value == constant.data:
+                if _is_constant(arm, constant):
                     return arm
-    return None
+        elif isinstance(item, ir.VarDecl) and item.var.type is constant.type and _is_constant(item.init, constant):
+            kept[item.var] = item.init  # type: ignore[assignment]  # a constant is an expression
+        elif isinstance(item, ir.If):
+            inner = (x for arm in (item.then, item.other) for x in _all(arm) if isinstance(x, ir.Assign))
+            renewed.update(x.target.var for x in inner if isinstance(x.target, ir.Ref))
+    return max((x for var, x in kept.items() if var in renewed), key=lambda x: x.start, default=None)
+
+
+def _is_constant(node: Any, constant: Term) -> bool:
+    while isinstance(node, ir.Cast):
+        node = node.operand
+    return isinstance(node, ir.Const) and node.value == constant.data
 
 
 def _all(body: Any) -> Iterator[Any]:
