@@ -83,6 +83,12 @@ def test_the_text_says_the_same_and_the_exit_code_tells(cudalint, write):
         ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = x[i] > 0 ? x[i] : 0;", []),
         ("for (int i = threadIdx.x; i < n; i += blockDim.x) x[blockIdx.x * n + i] += 1;", []),
         ("if (blockIdx.x == 0) for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] += 1;", []),
+        ("__shared__ float s[64]; s[threadIdx.x] = n; __syncthreads(); x[threadIdx.x] = s[63 - threadIdx.x];",
+         ["blockDim.x == 64"]),
+        ("__shared__ float s[64]; s[threadIdx.x] = n; __syncthreads(); for (int k = 0; k < 48; ++k) x[k] = s[k];",
+         ["blockDim.x >= 48", "blockDim.x <= 64"]),
+        ("__shared__ float s[64]; s[threadIdx.x] = n; __syncthreads(); for (int k = 0; k < 64 && k < n; ++k) x[k] = s[k];",
+         ["blockDim.x <= 64"]),
         ("cooperative_groups::this_grid().sync(); x[0] = n;", ["a cooperative launch"]),
     ],
 )  # fmt: skip

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.facts import shapes
+from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
-from cudalint.facts.events import conjuncts
+from cudalint.facts.events import chain, conjuncts
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.facts.events import Access, Flow, Loop
+    from cudalint.facts.events import Access, Flow, Loop, Obj
     from cudalint.facts.terms import Poly, Term
 
 Triple = tuple[int, int, int]
@@ -71,6 +71,8 @@ def shape(flow: Flow) -> Shape:
         elif power[at]:
             ahead = (t.constant(t.add(a.scalar, {(TID[axis],): 1}, -1)) for a in _shared(flow) if a.scalar)
             least[at] = min(most[at], max([1, *(2 * x for x in ahead if x is not None)]))
+        slots = max((tile.slots for tile in whole_tiles(flow) if tile.axis == axis), default=1)
+        least[at] = max(least[at], min(slots, most[at]))
     groups = [x.lanes or _WARP for x in flow.collectives if x.reads]
     return Shape(
         (least[0], least[1], least[2]), (most[0], most[1], most[2]), (multiple[0], multiple[1], multiple[2]),
@@ -141,6 +143,71 @@ def _room(access: Access, most: list[int]) -> None:
                 most[at] = min(most[at], back + 1)
 
 
+class Tile(NamedTuple):
+    """An array in shared memory of which each thread along ``axis`` stores the slot of its own number, and no other,
+    and of which ``read`` comes to the first ``slots``."""
+
+    axis: str
+    slots: int
+    read: Access
+
+
+def whole_tiles(flow: Flow) -> Iterator[Tile]:
+    """What is read of tiles with a slot for each thread, where it can be told without asking for data."""
+    stored: dict[tuple[Obj, int], set[str | None]] = {}
+    for access in _shared(flow):
+        for number, (index, _) in enumerate(access.dims):
+            if access.mode != "r":
+                stored.setdefault((access.obj, number), set()).add(_own_slot(index))
+    for access in _shared(flow):
+        for number, (index, extent) in enumerate(access.dims):
+            axes = stored.get((access.obj, number), set())
+            axis = next(iter(axes)) if len(axes) == 1 else None
+            last = _furthest(access, expand(t.poly(index))) if axis is not None and extent is not None else None
+            if axis is not None and last is not None and 0 < last < (extent or 0):
+                yield Tile(axis, last + 1, access)
+
+
+def _own_slot(index: Term) -> str | None:
+    """The axis whose thread number an index is."""
+    return next((axis for axis in "xyz" if _bare(index) is TID[axis]), None)
+
+
+def _furthest(access: Access, p: Poly) -> int | None:
+    """The greatest value of an index that is made of constants, of passes of loops that run a known number of times,
+    and of threads counted down from a constant; None of any other, or where a test asks for a part of it."""
+    last = 0
+    counts: dict[Term, Loop] = {}
+    for monomial, factor in p.items():
+        if not monomial:
+            last += factor
+            continue
+        (item, *more) = monomial
+        if more or item.op != "atom" or item.data.kind not in ("count", "tid"):
+            return None
+        if item.data.kind == "count":
+            counts[item] = item.data.data
+            passes = _last_pass(item.data.data)
+            if passes is None:
+                return None
+            last += max(0, factor * passes)
+        elif factor > 0:
+            return None
+    for guard in chain(access.guard):
+        if guard.loop is None or guard.loop not in counts.values():
+            asked = (x.data.data for x in t.leaves(guard.term) if x.data.kind in ("loop", "exit"))
+            if any(x.loop in counts.values() for x in asked):
+                return None
+    return last
+
+
+def _last_pass(loop: Loop) -> int | None:
+    """The number of a loop's last pass, where only its counter ends it and runs to a constant."""
+    found = kernels.trips(loop) if len(loop.control) == 1 else None
+    distance, step = (t.constant(each) for each in found) if found is not None else (None, None)
+    return distance // step if distance is not None and step and distance >= 0 else None
+
+
 def _terms(flow: Flow) -> Iterator[Term]:
     for access in flow.accesses:
         if access.index is not None:
@@ -190,4 +257,4 @@ def tiled(p: Poly, axis: shapes.Axis) -> Iterator[tuple[Term, int]]:
                 yield item, step
 
 
-__all__ = ["Shape", "shape", "tiled"]
+__all__ = ["Shape", "Tile", "shape", "tiled", "whole_tiles"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from cudalint.contracts import block as needs
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
@@ -70,6 +71,7 @@ def _mismatches(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mism
     yield from _collectives(kernel, block, launch.event.fn.file)
     yield from _trees(kernel, launch, block)
     yield from _written(kernel, block, launch.event.fn.file)
+    yield from _tiles(kernel, block, launch.event.fn.file)
 
 
 def _bounds(kernel: Kernel, block: Triple) -> Iterator[_Mismatch]:
@@ -197,6 +199,21 @@ def _written(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterator[_
             return
 
 
+def _tiles(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterator[_Mismatch]:
+    """A tile with a slot for each thread of a larger block, read whole: nobody stores the rest."""
+    for tile in needs.whole_tiles(kernel.flow):
+        threads = block["xyz".index(tile.axis)]
+        if threads < tile.slots:
+            line = support.line(tile.read, seen_from)
+            yield _Mismatch(
+                f"each stores its own slot of `{tile.read.obj.name}`, of which {line} reads {tile.slots}: nobody "
+                f"stores slots {threads} to {tile.slots - 1}",
+                f"launch blocks of {tile.slots} threads on {tile.axis}, or read no more slots than there are threads",
+                tile.read, ("first slot that nobody stores", threads),
+            )  # fmt: skip
+            return
+
+
 def _shares(kernel: Kernel) -> Iterator[tuple[Access, int]]:
     """The elements of a block's share that are written into an index, one a thread, and where."""
     touched = [a for a in kernel.flow.accesses if a.obj.kind == "global" and a.scalar]
@@ -228,6 +245,7 @@ def experiment_cl307(bench: Bench) -> Plan:
     names = [a.obj.name for a in bench.kernel.flow.accesses if a.obj.kind == "global" and a.mode == "w"]
     tree = any(_halving(bench.kernel))
     share = next((share for _, share in _shares(bench.kernel)), 0)
+    tiles = list(needs.whole_tiles(bench.kernel.flow))
 
     def declared(host: Values) -> Fault | None:
         found = bench.harness.dimensions(host)
@@ -241,6 +259,8 @@ def experiment_cl307(bench: Bench) -> Plan:
 
     def judge(run: Run) -> Fault | None:
         x, y, z = run.setup.block
+        if any(tile.slots > run.setup.block["xyz".index(tile.axis)] for tile in tiles):
+            return oracle.unset(run)
         found = oracle.gaps(run, names) if not tree else None
         if found is None and share > x:
             found = oracle.unset(run) or oracle.independence(run, f"in blocks of {share}")
