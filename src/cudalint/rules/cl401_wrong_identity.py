@@ -95,7 +95,7 @@ def _tiles(kernel: Kernel) -> Iterator[_Fill]:
                 continue
             for constant, cond, rest in _constants(store.value):
                 if cond is not None and _is_wrong(op, constant, rest):
-                    found = _filled(store.fn.body, constant)
+                    found = _filled(store.fn.body, constant, _end(store))
                     if found is not None:
                         yield _Fill(op, constant, cond, store.fn, found.start, found.end)
 
@@ -208,8 +208,9 @@ def _node(
     function where the data is taken in."""
     fn = info.loop.fn
     if filled:
-        for each in (fn, *(site.fn for site in reversed(info.loop.stack))):
-            found = _filled(each.body, constant)
+        uses = [(fn, info.loop.node.start), *((site.fn, site.call.end) for site in reversed(info.loop.stack))]
+        for each, use in uses:
+            found = _filled(each.body, constant, use)
             if found is not None:
                 return each, found.start, found.end
         return None
@@ -227,22 +228,32 @@ def _node(
     return (fn, best.start, best.end) if best is not None else None
 
 
-def _filled(body: Any, constant: Term) -> ir.Expr | None:
-    """Where a value is this constant or something else: the arm of a `? :`, else what the last variable is initialised
-    with of those that a branch sets anew."""
+def _end(store: Access) -> int:
+    """Where the assignment ends that a store is the target of."""
+    whole = (x for x in _all(store.fn.body) if isinstance(x, ir.Assign) and x.target is store.node)
+    return next(whole, store.node).end
+
+
+def _filled(body: Any, constant: Term, use: int) -> ir.Expr | None:
+    """Where a value that is used at ``use`` was given this constant or something else: the arm of a `? :`, else what a
+    variable is initialised with that a branch sets anew; the last of them."""
+    chosen: list[ir.Expr] = []
     kept: dict[ir.Var, ir.Expr] = {}
     renewed: set[ir.Var] = set()
     for item in _all(body):
-        if isinstance(item, ir.Cond):
-            for arm in (item.then, item.other):
-                if _is_constant(arm, constant):
-                    return arm
-        elif isinstance(item, ir.VarDecl) and item.var.type is constant.type and _is_constant(item.init, constant):
-            kept[item.var] = item.init  # type: ignore[assignment]  # a constant is an expression
+        if isinstance(item, ir.Cond) and type(item.type) is type(constant.type):
+            chosen += [arm for arm in (item.then, item.other) if _is_constant(arm, constant)]
+        elif isinstance(item, ir.VarDecl) and item.init is not None and item.var.type is constant.type:
+            if _is_constant(item.init, constant):
+                kept[item.var] = item.init
         elif isinstance(item, ir.If):
             inner = (x for arm in (item.then, item.other) for x in _all(arm) if isinstance(x, ir.Assign))
             renewed.update(x.target.var for x in inner if isinstance(x.target, ir.Ref))
-    return max((x for var, x in kept.items() if var in renewed), key=lambda x: x.start, default=None)
+    for found in (chosen, [x for var, x in kept.items() if var in renewed]):
+        above = [x for x in found if x.start < use]
+        if above:
+            return max(above, key=lambda x: x.start)
+    return None
 
 
 def _is_constant(node: Any, constant: Term) -> bool:
