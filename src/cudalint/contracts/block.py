@@ -203,7 +203,8 @@ def _furthest(access: Access, p: Poly) -> int | None:
 
 def _last_pass(loop: Loop) -> int | None:
     """The number of a loop's last pass, where only its counter ends it and runs to a constant."""
-    found = kernels.trips(loop) if len(loop.control) == 1 else None
+    alone = loop.cond is not None and loop.control == [loop.cond] and loop.cond.op in ("lt", "le")
+    found = kernels.trips(loop) if alone else None
     distance, step = (t.constant(each) for each in found) if found is not None else (None, None)
     return distance // step if distance is not None and step and distance >= 0 else None
 
