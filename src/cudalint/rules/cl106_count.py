@@ -55,7 +55,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
         for count, to in width.narrowed(given):
             if reach is None:
                 reach = Reach(None, launch.config, launch.conditions)
-            if reach.high(count) <= to.hi or _is_quotient(count):
+            if reach.high(count) <= to.hi or width.is_quotient(count):
                 continue
             if sizes is None:
                 sizes = _size_parameters(kernel)
@@ -116,21 +116,6 @@ def _size_parameters(kernel: Kernel) -> dict[Term, bool]:
     return found
 
 
-def _is_quotient(count: Term) -> bool:
-    """A number of blocks, already divided by their size."""
-    stack = [count]
-    while stack:
-        item = stack.pop()
-        if item.op in ("div", "shr"):
-            divisor = item.args[1]
-            return divisor.op != "const" or divisor.data >= (16 if item.op == "div" else 4)
-        if item.op in ("add", "sub", "cast", "min", "max"):
-            stack.extend(item.args)
-        elif item.op == "select":
-            stack.extend(item.args[1:])
-    return False
-
-
 def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
     """Counts narrowed before the division that sizes the grid; on x, a count that is the grid itself."""
     if launch.grid is None:
@@ -143,7 +128,7 @@ def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
             reach = Reach(None, launch.config, launch.conditions)
         for dividend in _dividends(blocks):
             for count, to in width.narrowed(dividend):
-                if reach.high(count) > to.hi and not _is_quotient(count):
+                if reach.high(count) > to.hi and not width.is_quotient(count):
                     place = _place(launch, count, to, None)
                     if place is not None:
                         at, node = place

@@ -87,9 +87,12 @@ def _is_size(item: Term) -> bool:
 
 def _uses(host: HostFunction) -> Iterator[tuple[Event, str, list[Term]]]:
     """What counts elements or bytes: dimensions and arguments of launches, sizes of allocations and copies."""
+    mappings = {launch.event: launch.mapping for launch in host.launches if launch.kernel is not None}
     for launch in host.flow.launches:
         yield launch, _SIZED, list(launch.grid or ())
-        yield launch, _PASSED, [x for value in launch.args or () for x in _numbers(value)]
+        passed = mappings.get(launch, {})
+        taken = [t.convert(x, formal.type) for formal, x in passed.items() if formal.data.kind == "param"]
+        yield launch, _PASSED, taken or [x for value in launch.args or () for x in _numbers(value)]
     for call in host.flow.calls:
         use, numbers = _bytes_of(call)
         yield call, use, numbers
@@ -129,7 +132,8 @@ def _hold(values: Iterable[Term], part: Term) -> bool:
 
 
 def _parts(term: Term) -> set[Term]:
-    """What a number is computed from: not what it is divided by, or what a choice hangs on."""
+    """What a number is computed from: not what it is divided by, what a choice hangs on, or what is cut to 32 bits
+    again, where a wider product is of no use."""
     seen: set[Term] = set()
     stack = [term]
     while stack:
@@ -139,9 +143,16 @@ def _parts(term: Term) -> set[Term]:
         seen.add(item)
         if item.op in ("div", "shr", "mod"):
             stack.append(item.args[0])
+        elif _cuts(item) and not width.is_quotient(item.args[0]):
+            continue
         elif item.op in ("cast", "add", "sub", "mul", "neg", "min", "max", "shl", "select"):
             stack.extend(item.args[1:] if item.op == "select" else item.args)
     return seen
+
+
+def _cuts(item: Term) -> bool:
+    inner = item.args[0].type if item.op == "cast" else None
+    return isinstance(inner, Int) and isinstance(item.type, Int) and item.type.bits < inner.bits
 
 
 def _scaled(flow: Flow) -> dict[Term, set[int]]:

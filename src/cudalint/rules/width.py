@@ -92,6 +92,21 @@ def narrowed(term: Term) -> Iterator[tuple[Term, Int]]:
             stack.extend(item.args[1:])
 
 
+def is_quotient(count: Term) -> bool:
+    """A number of blocks, already divided by their size."""
+    stack = [count]
+    while stack:
+        item = stack.pop()
+        if item.op in ("div", "shr"):
+            divisor = item.args[1]
+            return divisor.op != "const" or divisor.data >= (16 if item.op == "div" else 4)
+        if item.op in ("add", "sub", "cast", "min", "max"):
+            stack.extend(item.args)
+        elif item.op == "select":
+            stack.extend(item.args[1:])
+    return False
+
+
 class Bound(NamedTuple):
     """A comparison of something made of launch ids (``value``) with something that is not, both before conversion."""
 
