@@ -7,8 +7,10 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.errors import UsageError
-from cudalint.findings import plural
-from cudalint.frontend.source import decode, encode, load
+from cudalint.findings import Span, plural
+from cudalint.fix import edited
+from cudalint.frontend.embedded import MAX_HOST, is_host, sources
+from cudalint.frontend.source import decode, encode, read
 from cudalint.suppress import LEXEME, directives
 
 if TYPE_CHECKING:
@@ -32,29 +34,54 @@ class Ignored(NamedTuple):
 
 
 def ignore(
-    result: Result, again: Callable[[Mapping[str, bytes]], Result], relative: Callable[[str], str], reason: str
+    result: Result, again: Callable[[Mapping[str, bytes]], Result], told: Callable[[Span], str], reason: str
 ) -> Ignored:
-    """Suppress what was found. ``again`` checks once more, with these contents."""
+    """Suppress what was found. ``again`` checks once more, with these contents; ``told`` names a place."""
     reason = reason.strip()
     if not reason.isprintable() or reason.endswith(("\\", "??/")) or "cudalint:" in reason:
         raise UsageError("--add-ignore: a reason is one line of text, and no backslash ends it")
-    wanted: dict[str, dict[int, set[str]]] = {}
+    wanted: dict[str, list[tuple[Span, str]]] = {}
     for finding, place in zip(result.findings, result.places, strict=True):
-        wanted.setdefault(place.file, {}).setdefault(place.line, set()).add(finding.code)
+        wanted.setdefault(place.file, []).append((place, finding.code))
     texts: dict[str, bytes] = {}
     written: list[str] = []
-    for path, lines in wanted.items():
-        if load(path).error is None:
-            with open(path, "rb") as file:
-                texts[path], comments = add(file.read(), lines, reason)
-            written += [f"{relative(path)}:{line}: {comment}" for line, comment in comments]
+    for path, places in wanted.items():
+        data, error = read(path, MAX_HOST)
+        if error is None and decode(data).error is None:
+            new, comments = add_at(path, data, places, reason)
+            if new != data:
+                texts[path] = new
+            written += [f"{told(place)}: {comment}" for place, comment in comments]
     known = {finding.fingerprint for finding in result.findings}
     left = [f for f in again(texts).findings if f.fingerprint in known] if texts else result.findings
     summary = f"{plural(len(result.findings) - len(left), 'finding')} ignored in {plural(len(texts), 'file')}"
-    told = [
-        f"{relative(f.span.file)}:{f.span.line}: {f.code} {f.name} is left: no comment can speak for it" for f in left
-    ]
-    return Ignored(texts, written, told, summary)
+    rest = [f"{told(f.span)}: {f.code} {f.name} is left: no comment can speak for it" for f in left]
+    return Ignored(texts, written, rest, summary)
+
+
+def add_at(
+    path: str, data: bytes, wanted: Iterable[tuple[Span, str]], reason: str = ""
+) -> tuple[bytes, list[tuple[Span, str]]]:
+    """A file with suppressions of codes at places in it; and what was written where. In a notebook or a Python file
+    they stand in the CUDA text, and there are none where that cannot be written."""
+    lines: dict[str, dict[int, set[str]]] = {}
+    for span, code in wanted:
+        if span.inside is not None or not is_host(path):
+            lines.setdefault(span.text.file, {}).setdefault(span.text.line, set()).add(code)
+    if not is_host(path):
+        new, written = add(data, lines.get(path, {}), reason)
+        return new, [(Span(path, line, 1, line, 1), comment) for line, comment in written]
+    texts, edits = sources(path, data), []
+    comments: dict[str, list[tuple[int, str]]] = {}
+    for name, places in lines.items():
+        new, written = add(texts[name].raw, places, reason)
+        made = texts[name].rewritten(new)
+        if made is not None:
+            edits += made
+            comments[name] = written
+    new = edited(data, edits) if edits else data
+    texts = sources(path, new)
+    return new, [(texts[name].outward((at, 1), (at, 1)), what) for name, told in comments.items() for at, what in told]
 
 
 def add(data: bytes, wanted: Mapping[int, Iterable[str]], reason: str = "") -> tuple[bytes, list[tuple[int, str]]]:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cudalint.errors import UsageError
+from cudalint.frontend.embedded import HOSTS
 from cudalint.project import SOURCES
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _beside(path: str, file: str) -> str:
 def write_text(path: str, text: str) -> None:
     """Replace a file in one step; UsageError if that cannot be done, or the file is a source."""
     path = os.path.realpath(path)
-    if path.lower().endswith(SOURCES) and os.path.exists(path):
+    if path.lower().endswith((*SOURCES, *HOSTS)) and os.path.exists(path):
         raise UsageError(f"{path}: is a source file and is not overwritten; name another file for the output")
     in_place = os.path.exists(path) and not os.path.isfile(path)  # /dev/stdout, a named pipe
     beside = path if in_place else f"{path}.{os.getpid()}.tmp"

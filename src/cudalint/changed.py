@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.errors import UsageError
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.frontend.declare import syntax_of
+from cudalint.frontend.embedded import HOSTS, Host, host_of
 from cudalint.frontend.source import SourceFile
 from cudalint.project import INCLUDE, SOURCES
 from cudalint.suppress import LEXEME
@@ -20,6 +21,7 @@ from cudalint.suppress import LEXEME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from cudalint.findings import Span
     from cudalint.ir.nodes import FunctionDecl
     from cudalint.project import Project
 
@@ -78,7 +80,8 @@ def _differing(top: str, revision: str) -> Iterator[tuple[str, bytes | None]]:
         if name:
             was[_path(top, name)] = b""
     # What is no source by its name and yet included counts as new.
-    wanted = sorted({blob for path, blob in was.items() if blob.strip(b"0") and path.lower().endswith(SOURCES)})
+    kinds = (*SOURCES, *HOSTS)
+    wanted = sorted({blob for path, blob in was.items() if blob.strip(b"0") and path.lower().endswith(kinds)})
     answer = _git(top, "cat-file", "--batch", given=b"".join(blob + b"\n" for blob in wanted))
     texts = dict(zip(wanted, _blobs(answer), strict=True))
     for path, blob in was.items():
@@ -168,10 +171,11 @@ class Changes:
         outside of functions in files that they see?"""
         return any(map(self._function, unit_functions(unit)))
 
-    def at(self, path: str, line: int) -> bool:
-        """Does anything differ for what stands at a line: in the function around it, else in the rest of its file?"""
+    def at(self, span: Span) -> bool:
+        """Does anything differ for what stands at a place: in the function around it, else in the rest of its file?"""
+        path, line = span.text.file, span.line
         file = self._project.file(path)
-        if file.error is not None:
+        if file.error is not None or isinstance(file, Host):
             return os.path.realpath(path) in self._before
         for decl in file.declarations.functions:
             start, end = _span(decl)
@@ -200,13 +204,21 @@ class Changes:
     def _parts(self, path: str) -> tuple[_Parts, _Parts] | None:
         """A file as it was and as it is; None where it is as it was."""
         if path not in self._compared:
-            real = os.path.realpath(path)
+            host, file = host_of(path), self._project.file(path)
+            real = os.path.realpath(host or path)
             self._compared[path] = None
             if real in self._before:
                 was = self._before[real]
-                old = _NOTHING if was is None else self._split(SourceFile(path, was, self._project))
-                self._compared[path] = old, self._split(self._project.file(path))
+                before = None
+                if was is not None:
+                    before = SourceFile(path, was, self._project) if host is None else self._former(host, was, file)
+                self._compared[path] = _NOTHING if before is None else self._split(before), self._split(file)
         return self._compared[path]
+
+    def _former(self, host: str, was: bytes, file: SourceFile) -> SourceFile | None:
+        """The text of a notebook or Python file that was: the same one, wherever it stood, or that of its name."""
+        texts = Host(host, was, self._project).sources
+        return next((text for text in texts.values() if text.raw == file.raw), texts.get(file.path))
 
     def _split(self, file: SourceFile) -> _Parts:
         functions: dict[str, set[bytes]] = {}

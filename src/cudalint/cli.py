@@ -316,7 +316,8 @@ def _add_ignore(options: argparse.Namespace, run: Options, result: Result) -> in
     def again(texts: Mapping[str, bytes]) -> Result:
         return check(options.paths or ["."], run._replace(texts=texts))
 
-    ignored = add_ignore.ignore(result, again, _report(result).relative, options.add_ignore)
+    report = _report(result)
+    ignored = add_ignore.ignore(result, again, lambda span: report.place(span, column=False), options.add_ignore)
     problems = fix.write(ignored.texts)
     if not problems:
         write_out(options, [visible(line) + "\n" for line in ignored.written])

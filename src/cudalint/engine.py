@@ -10,14 +10,15 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import Configs, Settings, matches
-from cudalint.findings import Edit, Evidence, Finding, Fix, Related, Span
+from cudalint.findings import Evidence, Finding, Fix, Related, Span
+from cudalint.frontend.embedded import MAX_HOST, Embedded, Host, host_of, is_host, text_of
 from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.stated import WORDS
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
 from cudalint.select import Layer
 from cudalint.suppress import Directive, directives
-from cudalint.walk import Target, walk
+from cudalint.walk import CUDA, Target, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -105,7 +106,7 @@ class Placed(NamedTuple):
 
     @property
     def key(self) -> tuple[str, Span]:
-        return self.finding.code, self.finding.span
+        return self.finding.code, self.finding.span.place
 
 
 class Checked(NamedTuple):
@@ -149,6 +150,7 @@ def check(paths: Sequence[str], options: Options, worker: Worker | None = None) 
         targets, problems, excluded = walk(paths, configs, force_exclude=options.force_exclude)
     if options.only is not None:
         targets = [target for target in targets if target.path in options.only]
+    files = len(targets)
     if options.compile_commands is not None:
         from cudalint import compdb
 
@@ -159,11 +161,9 @@ def check(paths: Sequence[str], options: Options, worker: Worker | None = None) 
 
         folders = {os.path.dirname(target.path) for target in targets} or {os.getcwd()}
         before = changed.since(options.changed_since, folders, overlay)
-    chosen = frozenset(target.path for target in targets)
     if worker is None:
-        worker = Worker(overlay, options.compile_commands, chosen, before)
-    else:
-        worker.turn_to(overlay, chosen)
+        worker = Worker(overlay, options.compile_commands, before=before)
+    targets = worker.turn_to(overlay, targets)
 
     merged: dict[tuple[str, Span], Placed] = {}
     found: dict[str, list[Directive]] = {}
@@ -179,7 +179,7 @@ def check(paths: Sequence[str], options: Options, worker: Worker | None = None) 
     source = _Sources(overlay)
     used: set[tuple[str, tuple[int, int]]] = set()
     suppressed = {placed.key for placed in merged.values() if _speaking(placed, found, used)}
-    for target, finding in _unused(targets, found, used):
+    for target, finding in _unused(worker, targets, found, used):
         placed = Placed(finding, changed=worker.changed(target, finding))
         merged[placed.key] = placed
         if _speaking(placed, found, used):
@@ -195,7 +195,7 @@ def check(paths: Sequence[str], options: Options, worker: Worker | None = None) 
     new = [group for group in groups.values() if accepted.isdisjoint(marks.get(p.key, "") for p in group)]
     final = [_one(group) for group in new]
     return Result(
-        final, problems, len(targets) - unread, excluded, lines, time.perf_counter() - began,
+        final, problems, files - unread, excluded, lines, time.perf_counter() - began,
         len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets, unread,
         [marks.get(group[0].key, "") for group in new],
         [group[0].macro[1] if group[0].macro and len(group) > 1 else group[0].finding.span for group in new],
@@ -241,17 +241,38 @@ class Worker:
         self._former: dict[str, _Former] | None = None
         """Files of which only what an edit concerns may have to be checked again."""
 
-    def turn_to(self, overlay: dict[str, bytes], targets: frozenset[str]) -> None:
-        """Take other contents, and check other files, from now on."""
+    def turn_to(self, overlay: dict[str, bytes], targets: Iterable[Target]) -> list[Target]:
+        """Take other contents, and check other files, from now on. Returns them with the CUDA texts that are in them,
+        as files of their own."""
         changed = {p for p in overlay.keys() | self._overlay.keys() if overlay.get(p) != self._overlay.get(p)}
         self._former = {p: known for p, known in (self._former or {}).items() if changed <= {p}}
-        self._overlay, self._targets = overlay, targets
+        self._overlay = overlay
         self._others.clear()
         if self._projects:
             from cudalint.facts.analysis import forget_words
 
             for project in self._projects.values():
                 forget_words(project, project.replace(overlay))
+        found = []
+        for target in targets:
+            if host_of(target.path) is None:
+                found.append(target)
+                if is_host(target.path):
+                    found += (target._replace(path=path) for path in self._texts(target))
+        self._targets = frozenset(target.path for target in found)
+        return found
+
+    def _texts(self, target: Target) -> Iterator[str]:
+        """The texts in a notebook or a Python file that are to be checked. A fault is told when the file is."""
+        from cudalint.frontend.source import holds_cuda
+
+        try:
+            texts = self.project(target.settings).texts(target.path)
+        except Exception:
+            return
+        for path, file in texts.items():
+            if path.lower().endswith(CUDA) or holds_cuda(file.raw):
+                yield path
 
     def check(self, target: Target) -> Checked:
         """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
@@ -271,6 +292,11 @@ class Worker:
                 gap = self._gap(target, span, message, advice)
                 found.findings.append(Placed(gap, changed=self.changed(target, gap)))
             return found._replace(read=False)
+        if isinstance(file, Host):
+            if GAP in target.settings.selection.codes:
+                gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
+                self._guard(target, "while reading it", found, lambda: found.findings.extend(gaps))
+            return found._replace(findings=[p for p in found.findings if self._wanted(target, p.finding)])
         found = found._replace(lines=len(_LINE_END.findall(file.raw)) + (file.raw[-1:] not in (b"\n", b"\r", b"")))
         if GAP in target.settings.selection.codes:
             gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
@@ -304,7 +330,7 @@ class Worker:
             return
         for path in including:
             others = self._other(target, path, into=target.path)
-            found.findings.extend(placed for placed in others if placed.finding.span.file == target.path)
+            found.findings.extend(placed for placed in others if placed.finding.span.text.file == target.path)
 
     def _first_uses(self, target: Target, found: Checked) -> None:
         """The first use of each macro whose body made a finding here, where it stands in a file that is not checked
@@ -314,11 +340,11 @@ class Worker:
         for placed in found.findings:
             if placed.macro is not None:
                 known = firsts.setdefault((placed.finding.code, placed.macro), placed)
-                if placed.finding.span < known.finding.span:
+                if placed.finding.span.place < known.finding.span.place:
                     firsts[placed.finding.code, placed.macro] = placed
         for (code, (name, body)), placed in firsts.items():
-            for path in sorted({body.file, *project.including(body.file)}):
-                if path >= placed.finding.span.file:
+            for path in sorted({body.text.file, *project.including(body.text.file)}):
+                if path >= placed.finding.span.text.file:
                     break
                 if path in self._targets or name.encode() not in project.content(path):
                     continue
@@ -348,6 +374,11 @@ class Worker:
         project = self.project(target.settings)
         return not _speaking(placed, {path: directives(project.file(path).raw) for path in _places(placed)}, set())
 
+    def span(self, target: Target, start: tuple[int, int], end: tuple[int, int]) -> Span:
+        """Where the user sees what stands between two places (line and column) of a target."""
+        file = self.project(target.settings).file(target.path) if host_of(target.path) is not None else None
+        return file.outward(start, end) if isinstance(file, Embedded) else Span(target.path, *start, *end)
+
     def project(self, settings: Settings) -> Project:
         """The project that files with these settings belong to."""
         if settings not in self._projects:
@@ -368,11 +399,11 @@ class Worker:
         if target.settings not in self._changes:
             self._changes[target.settings] = Changes(self.project(target.settings), self._before)
         changes = self._changes[target.settings]
-        return changes.at(*about.span[:2]) if isinstance(about, Finding) else changes.of_unit(about)
+        return changes.at(about.span) if isinstance(about, Finding) else changes.of_unit(about)
 
     def _run_again(self, target: Target, file: SourceFile, found: Checked) -> None:
         """Run the rules; of a file that was checked before, on what an edit concerns."""
-        if self._former is None:
+        if self._former is None or isinstance(file, Embedded):
             self._run(target, found)
             return
         from cudalint import edited
@@ -447,6 +478,8 @@ class Worker:
                 what = missing.replace("_", " ") if missing.isidentifier() else f"`{missing}`"
                 message = f"{what} is missing here, and what stands around it may not have been checked"
             regions.setdefault((start, end), message)
+        for jump in file.declarations.jumps:
+            regions.setdefault(file.origin(*jump), "a jump is not followed: this function was not checked")
         for (start, end), message in sorted(regions.items()):
             yield self._gap(target, file.raw_span(start, end), message)
 
@@ -457,7 +490,9 @@ class Worker:
 
     def _wanted(self, target: Target, finding: Finding) -> bool:
         path, settings = finding.span.file, target.settings
-        if path != target.path and matches(settings.config.base, settings.config.exclude, path):
+        if path not in (target.path, host_of(target.path)) and matches(
+            settings.config.base, settings.config.exclude, path
+        ):
             return False
         return not settings.ignored(path, pages()[finding.code])
 
@@ -502,10 +537,10 @@ def place(draft: Draft, settings: Settings) -> Placed:
 
 
 def _placed_fix(fix: FixDraft) -> Fix | None:
-    """The fix in the user's files; none where a macro made what it would change."""
-    spans = [edit.file.editable(edit.start, edit.end) for edit in fix.edits]
-    edits = tuple(Edit(span, edit.text) for span, edit in zip(spans, fix.edits, strict=True) if span is not None)
-    return Fix("safe" if fix.safe else "unsafe", fix.title, edits) if len(edits) == len(spans) else None
+    """The fix in the user's files; none where a macro made what it would change, or it cannot be written there."""
+    edits = [edit.file.replacing(edit.start, edit.end, edit.text) for edit in fix.edits]
+    made = tuple(edit for edit in edits if edit is not None)
+    return Fix("safe" if fix.safe else "unsafe", fix.title, made) if len(made) == len(edits) else None
 
 
 def _merge(one: Placed, other: Placed) -> Placed:
@@ -536,9 +571,9 @@ def _one(group: list[Placed]) -> Finding:
 
 def _places(placed: Placed) -> Iterator[str]:
     """The files in which a suppression may speak for the finding."""
-    yield placed.finding.span.file
+    yield placed.finding.span.text.file
     if placed.macro is not None:
-        yield placed.macro[1].file
+        yield placed.macro[1].text.file
 
 
 def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]) -> bool:
@@ -546,7 +581,7 @@ def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple
     spans = [placed.finding.span] if placed.macro is None else [placed.finding.span, placed.macro[1]]
     speaking = {
         (span.file, directive.start)
-        for span in spans
+        for span in (span.text for span in spans)
         for directive in found.get(span.file, ())
         if directive.covers(placed.finding, span)
     }
@@ -555,7 +590,7 @@ def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple
 
 
 def _unused(
-    targets: Iterable[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
+    worker: Worker, targets: Iterable[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
 ) -> Iterator[tuple[Target, Finding]]:
     """CL002, for the suppressions whose rules ran."""
     for target in targets:
@@ -563,7 +598,8 @@ def _unused(
         if not found.get(path) or UNUSED not in settings.selection.codes:
             continue
         page = pages()[UNUSED]
-        if settings.ignored(path, page):
+        shown = host_of(path) or path
+        if settings.ignored(shown, page):
             continue
         for directive in found[path]:
             if directive.fault is not None:
@@ -575,12 +611,12 @@ def _unused(
                 named = [pages()[code] for code in sorted(directive.codes)]
                 due = [each for each in named if each.default] or named
                 ran = settings.selection.codes if named else settings.selection.forms
-                if not ran or any(each.code not in ran or settings.ignored(path, each) for each in due):
+                if not ran or any(each.code not in ran or settings.ignored(shown, each) for each in due):
                     continue
                 what = named[0].name if len(named) == 1 else "finding of these rules"
                 message = f"'{directive.word}[{directive.selector}]' suppresses nothing: no {what} here"
                 advice = "remove it"
-            span = Span(path, *directive.start, *directive.end)
+            span = worker.span(target, directive.start, directive.end)
             level = settings.level_of(page, page.level)
             yield (
                 target,
@@ -608,10 +644,10 @@ def _numbered(
     default_root = next(iter(roots.values()), os.getcwd())
     for placed in sorted(everything, key=lambda p: (p.finding.span[:3], p.key)):
         f = placed.finding
-        path = f.span.file
-        if path not in split:
-            split[path] = _LINE_END.split(source[path])
-        text = b"\n".join(split[path][f.span.line - 1 : f.span.end_line])[:4096]
+        path, text_span = f.span.file, f.span.text
+        if text_span.file not in split:
+            split[text_span.file] = _LINE_END.split(source[text_span.file])
+        text = b"\n".join(split[text_span.file][text_span.line - 1 : text_span.end_line])[:4096]
         if f.code != UNUSED:  # which is about a comment
             text = _COMMENTS.sub(b" ", text)
         start = roots.get(path, default_root) if base is None else base
@@ -631,9 +667,15 @@ class _Sources(dict[str, bytes]):
         self._overlay = overlay
 
     def __missing__(self, path: str) -> bytes:
-        from cudalint.frontend.source import decode, load
+        from cudalint.frontend.source import MAX_SOURCE, decode, read
 
-        raw = decode(self._overlay[path]).raw if path in self._overlay else load(path).raw
+        text = text_of(path, self._overlay)
+        if text is not None:
+            raw = text
+        elif path in self._overlay:
+            raw = decode(self._overlay[path]).raw
+        else:
+            raw = decode(read(path, MAX_HOST if is_host(path) else MAX_SOURCE)[0]).raw
         self[path] = raw
         return raw
 

@@ -20,6 +20,25 @@ def plural(value: int, noun: str) -> str:
     return f"{digits(value)} {noun}" + ("" if value == 1 else "s")
 
 
+class Cell(NamedTuple):
+    """A place in a notebook as people know it: the cell's number among all cells, from 1 on, and a place in it."""
+
+    number: int
+    line: int
+    column: int
+
+
+class Inside(NamedTuple):
+    """A region of a CUDA text that a notebook or a Python file holds; ``file`` is the text's own path."""
+
+    file: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    cell: Cell | None
+
+
 class Span(NamedTuple):
     """A region of a file as the user sees it: 1-based lines and columns in code points, end exclusive."""
 
@@ -29,6 +48,26 @@ class Span(NamedTuple):
     column: int
     end_line: int
     end_column: int
+    inside: Inside | None = None
+
+    @property
+    def text(self) -> Span | Inside:
+        """The region in the CUDA text: that of the file itself, but for a notebook or a Python file."""
+        return self if self.inside is None else self.inside
+
+    @property
+    def cell(self) -> Cell | None:
+        return None if self.inside is None else self.inside.cell
+
+    @property
+    def told_line(self) -> int:
+        """The line by which a message tells the place: in a notebook that of the cell."""
+        return self.line if self.cell is None else self.cell.line
+
+    @property
+    def place(self) -> Span:
+        """The region of the file alone."""
+        return self if self.inside is None else self._replace(inside=None)
 
 
 class Related(NamedTuple):
@@ -142,6 +181,7 @@ def _span_json(span: Span, relative: Any) -> dict[str, Any]:
     return {
         "file": relative(span.file), "line": span.line, "column": span.column,
         "end_line": span.end_line, "end_column": span.end_column,
+        **({} if span.cell is None else {"cell": span.cell._asdict()}),
     }  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
         for path, edits in _edits(chosen).items():
             if path not in before:
                 before[path] = overlay[path] if path in overlay else _read(path)
-            new[path] = _edited(texts.get(path, before[path]), edits)
+            new[path] = edited(texts.get(path, before[path]), edits)
         return new
 
     def worse(new: Mapping[str, bytes], now: Result) -> set[str]:
@@ -122,7 +122,7 @@ def _edits(chosen: Iterable[Finding]) -> dict[str, list[Edit]]:
     return edits
 
 
-def _edited(data: bytes, edits: Iterable[Edit]) -> bytes:
+def edited(data: bytes, edits: Iterable[Edit]) -> bytes:
     """The content of a file with the edits made: encoding, byte order mark and line ends stay."""
     before = decode(data)
     text = before.raw.decode()
@@ -132,7 +132,7 @@ def _edited(data: bytes, edits: Iterable[Edit]) -> bytes:
     pieces: list[str] = []
     at = 0
     for edit in sorted(edits, key=lambda edit: edit.span):
-        _, line, column, end_line, end_column = edit.span
+        _, line, column, end_line, end_column, _ = edit.span
         pieces += (text[at : starts[line - 1] + column - 1], edit.text.replace("\n", newline))
         at = starts[end_line - 1] + end_column - 1
     return encode("".join(pieces) + text[at:], before)

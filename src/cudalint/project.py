@@ -11,8 +11,9 @@ import stat
 from typing import TYPE_CHECKING
 
 from cudalint.frontend import preprocess
+from cudalint.frontend.embedded import MAX_HOST, Host, host_of, is_host
 from cudalint.frontend.macros import predefined
-from cudalint.frontend.source import SourceFile, load
+from cudalint.frontend.source import MAX_SOURCE, SourceFile, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,12 +128,25 @@ class Project(preprocess.Environment):
             absolute = os.path.abspath(path)
             found = self._files.get(absolute)
             if found is None:
-                data = self.overlay.get(absolute)
-                found = load(absolute, self) if data is None else SourceFile(absolute, data, self)
-                self._files[absolute] = found
+                found = self._files[absolute] = self._read(absolute)
                 self.held += len(found.raw)
             self._files[path] = found
         return found
+
+    def _read(self, path: str) -> SourceFile:
+        host = host_of(path)
+        if host is not None:
+            text = self.texts(host).get(path)
+            return SourceFile(path, b"", self, error=f"is not in {host} any more") if text is None else text
+        data, error = self.overlay.get(path), None
+        if data is None:
+            data, error = read(path, MAX_HOST if is_host(path) else MAX_SOURCE)
+        return (Host if is_host(path) else SourceFile)(path, data, self, error=error)
+
+    def texts(self, path: str) -> Mapping[str, SourceFile]:
+        """The CUDA texts in a notebook or a Python file, by the paths that they have here; none in any other file."""
+        file = self.file(path) if is_host(path) else None
+        return file.sources if isinstance(file, Host) else {}
 
     def replace(self, overlay: Mapping[str, bytes]) -> set[str]:
         """Takes these contents for what is on disk, in place of those that it had; what does not depend on the
@@ -144,6 +158,9 @@ class Project(preprocess.Environment):
         else:
             for path in changed.union(*map(self.including, changed)):
                 self._files.pop(path, None)
+        for path in [path for path in self._files if host_of(path) is not None or path in changed]:
+            del self._files[path]  # the texts in other files see files that do not know of them
+        self._kernels = {folder: kernels for folder, kernels in self._kernels.items() if not _inside_host(folder)}
         known = set(self._paths or ())
         if any((path in overlay or os.path.isfile(path)) != (path in known) for path in changed if self.holds(path)):
             # A file came or went: what an include means may be another.
@@ -217,7 +234,9 @@ class Project(preprocess.Environment):
     def _search(self, path: str, folder: str, name: str, angled: bool) -> str | None:
         flags = self._flags.get(path)
         listed = self._any_include_paths if flags is None else flags.include_paths
-        for base in (folder, *listed, *self._include_paths):
+        host = host_of(path)
+        own = (folder,) if host is None else (folder, host, os.path.dirname(host))
+        for base in (*own, *listed, *self._include_paths):
             found = self._locate(os.path.normpath(os.path.join(base, name)))
             if found is not None:
                 return found
@@ -236,6 +255,9 @@ class Project(preprocess.Environment):
 
     def _locate(self, path: str) -> str | None:
         """The file that an absolute, normal path names, links followed as long as they stay inside the root."""
+        host = host_of(path)
+        if host is not None:
+            return path if path in self.texts(host) else None
         return path if path in self.overlay else self._follow(path, 0)
 
     def _follow(self, path: str, links: int) -> str | None:
@@ -338,6 +360,9 @@ class Project(preprocess.Environment):
         return sorted(found)
 
     def siblings(self, folder: str) -> list[str]:
+        host = _inside_host(folder)
+        if host is not None:
+            return [path for path in self.texts(host) if os.path.dirname(path) == folder]
         found = [path for path in self.overlay if os.path.dirname(path) == folder]
         try:
             with os.scandir(folder) as entries:
@@ -359,6 +384,9 @@ class Project(preprocess.Environment):
 
     def includers(self, path: str) -> list[str]:
         """The files under the root with an ``#include`` of ``path``, by their text alone."""
+        host = host_of(path)
+        if host is not None:
+            return [text for text, file in self.texts(host).items() if path in file.scan.includes]
         if self._includers is None:
             self._includers = {}
             for includer in self.paths():
@@ -377,8 +405,8 @@ class Project(preprocess.Environment):
         """A file's bytes for a search in its text; empty for one that is too large or cannot be read."""
         if path in self.overlay:
             return self.overlay[path]
-        if path in self._files:
-            return self._files[path].raw
+        if path in self._files or host_of(path) is not None:
+            return self.file(path).raw
         try:
             with open(path, "rb") as stream:
                 text = stream.read(MAX_SCANNED + 1)
@@ -389,6 +417,11 @@ class Project(preprocess.Environment):
 
 _STANDARDS = {"98": "199711L", "03": "199711L", "11": "201103L", "14": "201402L", "17": "201703L", "20": "202002L"}
 _LEFT_OUT = frozenset(("node_modules", "__pycache__"))
+
+
+def _inside_host(folder: str) -> str | None:
+    """The notebook or Python file that a folder is one of, or in."""
+    return host_of(os.path.join(folder, ""))
 
 
 def _note_kernels(kernels: dict[str, list[str]], path: str, text: bytes) -> None:

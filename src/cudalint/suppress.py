@@ -23,7 +23,7 @@ from cudalint.select import canonical, is_selector, named, suggestion
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.findings import Finding, Span
+    from cudalint.findings import Finding, Inside, Span
 
 _WORDS = ("ignore", "ignore-next-line", "ignore-file", "disable", "enable")
 # Strings and characters are matched so that a comment mark inside one is not taken for a comment.
@@ -54,7 +54,7 @@ class Directive(NamedTuple):
     lines: tuple[int, int | None]
     fault: str | None = None
 
-    def covers(self, finding: Finding, span: Span) -> bool:
+    def covers(self, finding: Finding, span: Span | Inside) -> bool:
         """Does it speak for ``finding`` at ``span``?"""
         if self.fault or self.word == "enable" or (finding.code not in self.codes and finding.form != self.selector):
             return False

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import matches
+from cudalint.frontend.embedded import HOSTS, is_host, may_hold_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 CUDA = (".cu", ".cuh", ".hip")
 MAYBE = (".c", ".cc", ".cpp", ".cxx", ".c++", ".h", ".hh", ".hpp", ".hxx", ".h++", ".inl", ".inc", ".ipp", ".tpp")
 """Headers and sources, which are checked when their content is CUDA."""
+_ANY = (*CUDA, *MAYBE, *HOSTS)
 
 
 class Target(NamedTuple):
@@ -81,14 +83,15 @@ def _excluded(settings: Settings, path: str) -> bool:
 
 
 def is_cuda(path: str) -> bool:
-    """Is the file CUDA by its name or by its content? False for a header that cannot be read."""
+    """Is the file CUDA by its name or by its content, or is there CUDA in it? False for one that cannot be read."""
     if path.lower().endswith(CUDA):
         return True
     from cudalint.frontend.source import holds_cuda
 
     try:
         with open(path, "rb") as file:
-            return holds_cuda(file.read())
+            data = file.read()
+            return may_hold_cuda(path, data) if is_host(path) else holds_cuda(data)
     except OSError:
         return False
 
@@ -106,6 +109,8 @@ class _Walker:
         except OSError:
             return  # a folder below the argument that may not be entered holds nothing for us
         settings = self._configs.of(folder, self._top)
+        if folder != self._top and any(entry.name == "pyvenv.cfg" for entry in entries):
+            return  # an environment: what is installed there is others' code
         if any(entry.name == ".gitignore" for entry in entries):
             ignores = (*ignores, _Ignore(folder))
         for entry in entries:
@@ -115,7 +120,7 @@ class _Walker:
             folderish = entry.is_dir(follow_symlinks=False)
             if not folderish:
                 lower = name.lower()
-                if not lower.endswith(CUDA) and not lower.endswith(MAYBE):
+                if not lower.endswith(_ANY):
                     continue
                 if not entry.is_file(follow_symlinks=False):
                     continue

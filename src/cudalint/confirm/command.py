@@ -148,7 +148,8 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     targets, problems, _ = walk(options.paths or ["."], configs, force_exclude=False)
     for problem in problems:
         print(f"cudalint: {problem}", file=sys.stderr)
-    worker = Worker({}, None, frozenset(x.path for x in targets))
+    worker = Worker({})
+    targets = worker.turn_to({}, targets)
     relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
     kernels = list(trial_of(code, options.kernel, worker, targets, limits))
     if options.repro is not None or options.sanitizer:

@@ -755,10 +755,10 @@ def _given(kernel: Kernel, launch: Launch | None) -> dict[str, int | float]:
     """What ``// cudalint: confirm(n = 611, block = 256)`` gives above the kernel or on the launch's line, by the names
     of the kernel and of the host."""
     decl = kernel.decl
-    places = [(decl.file, decl.file.span(decl.start, decl.start).line, 3)]
+    places = [(decl.file, decl.file.span(decl.start, decl.start).text.line, 3)]
     if launch is not None:
         node, file = launch.event.node, launch.event.fn.file
-        places.append((file, file.span(node.start, node.start).line, 1))
+        places.append((file, file.span(node.start, node.start).text.line, 1))
     result: dict[str, int | float] = {}
     for file, line, above in places:
         for comment in given(file.raw):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
     from cudalint.findings import Span
     from cudalint.project import Project
+    from cudalint.report import Report
     from cudalint.walk import Target
 
 
@@ -99,7 +100,8 @@ def run(options: argparse.Namespace) -> int:
 
     configs = Configs(Layer("the command line"), config=options.config, isolated=options.isolated)
     targets, problems, _ = walk(options.paths or ["."], configs, force_exclude=False)
-    worker = Worker({}, None, frozenset(target.path for target in targets))
+    worker = Worker({})
+    targets = worker.turn_to({}, targets)
     found: list[Contract] = []
     for target in targets:
         project = worker.project(target.settings)
@@ -110,24 +112,26 @@ def run(options: argparse.Namespace) -> int:
             problems.append(f"{target.path}: {error}")
     for problem in problems:
         print(f"cudalint: {problem}", file=sys.stderr)
-    relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative
-    write_out(options, _json(found, relative) if options.output_format == "json" else _text(found, relative))
+    report = Report([], [], lambda path: b"", 0, os.getcwd())
+    write_out(options, _json(found, report.relative) if options.output_format == "json" else _text(found, report))
     broken = any(each.holds is False for contract in found for launch in contract.launches for each in launch.kept)
     return 2 if problems else int(broken and not options.exit_zero)
 
 
-def _text(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator[str]:
+def _text(found: Iterable[Contract], report: Report) -> Iterator[str]:
     for contract in found:
-        yield visible(f"{relative(contract.span.file)}:{contract.span.line}: {contract.kernel}") + "\n"
+        yield visible(f"{report.place(contract.span, column=False)}: {contract.kernel}") + "\n"
         for each in contract.requires:
             yield f"  requires {each.text}" + (" (stated)\n" if each.source == "stated" else "\n")
         if not contract.requires:
             yield "  requires nothing\n"
         for span, all_kept, *_ in contract.launches:
-            file = "" if span.file == contract.span.file else f"{relative(span.file)}, "
+            file = "" if span.file == contract.span.file else f"{report.relative(span.file)}, "
+            if span.cell is not None and contract.span.cell is not None and span.cell[0] != contract.span.cell[0]:
+                file += f"cell {span.cell.number}, "
             parts = [f"{_broken(each)}" for each in all_kept if each.holds is False]
             parts += [f"cannot be told: {each.requirement.text}" for each in all_kept if each.holds is None]
-            yield visible(f"  launched at {file}line {span.line}: {'; '.join(parts) or 'keeps to it'}") + "\n"
+            yield visible(f"  launched at {file}line {span.told_line}: {'; '.join(parts) or 'keeps to it'}") + "\n"
         if not contract.launches:
             yield "  no launch is visible\n"
         yield "\n"

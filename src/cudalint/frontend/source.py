@@ -8,7 +8,7 @@ import stat
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cudalint.findings import Span
+from cudalint.findings import Edit, Span
 from cudalint.frontend import preprocess
 
 if TYPE_CHECKING:
@@ -194,10 +194,14 @@ class SourceFile:
         if self.reading == "host" or not self.scan.arch:
             return self
         if self._other is None:
-            other = self._other = SourceFile(self.path, b"", self.env, "host", self.error)
+            other = self._other = self._again("host")
             other.raw, other.encoding, other.bom = self.raw, self.encoding, self.bom
             other._lines, other._blocks, other._host = self._lines, self._blocks, other
         return self._other
+
+    def _again(self, reading: Reading) -> SourceFile:
+        """The file in another reading, without its bytes."""
+        return SourceFile(self.path, b"", self.env, reading, self.error)
 
     # Positions
 
@@ -219,6 +223,15 @@ class SourceFile:
         """What to replace in the file to replace [start, end) of ``text``; None where a macro made one of its ends."""
         first, last = self.expansion.edge(start), self.expansion.edge(end)
         return None if first is None or last is None else self.raw_span(first, last)
+
+    def replacing(self, start: int, end: int, new: str) -> Edit | None:
+        """The edit after which ``new`` stands for [start, end) of ``text``; None where a macro made one of its ends."""
+        first, last = self.expansion.edge(start), self.expansion.edge(end)
+        return None if first is None or last is None else self.edit(first, last, new)
+
+    def edit(self, start: int, end: int, new: str) -> Edit | None:
+        """The edit after which ``new`` stands for [start, end) of ``raw``; None where it cannot be written there."""
+        return Edit(self.raw_span(start, end), new)
 
     def span(self, start: int, end: int) -> Span:
         """Where the user sees [start, end) of ``text``."""
@@ -290,20 +303,23 @@ def _opened(path: str, flags: int) -> int:
 
 def load(path: str, env: preprocess.Environment | None = None) -> SourceFile:
     """Read a file; one that cannot be read comes back empty, with ``error`` set."""
+    data, error = read(path)
+    return SourceFile(os.path.abspath(path), data, env, error=error)
+
+
+def read(path: str, most: int = MAX_SOURCE) -> tuple[bytes, str | None]:
+    """The bytes of a file of at most ``most``, or none and why it cannot be read."""
     try:
         with open(path, "rb", opener=_opened) as stream:
             state = os.fstat(stream.fileno())
             if not stat.S_ISREG(state.st_mode):
-                why = "is no ordinary file: pipe its text in with --stdin-filename NAME"
-                return SourceFile(os.path.abspath(path), b"", env, error=why)
-            if state.st_size > MAX_SOURCE:
+                return b"", "is no ordinary file: pipe its text in with --stdin-filename NAME"
+            if state.st_size > most:
                 size = f"{state.st_size / (1 << 20):.1f} MiB"
-                why = f"has {size}, and no more than {MAX_SOURCE >> 20} MiB are read: is it generated?"
-                return SourceFile(os.path.abspath(path), b"", env, error=why)
-            data = stream.read()
+                return b"", f"has {size}, and no more than {most >> 20} MiB are read: is it generated?"
+            return stream.read(), None
     except OSError as fault:
-        return SourceFile(os.path.abspath(path), b"", env, error=f"cannot be read: {fault.strerror or fault}")
-    return SourceFile(os.path.abspath(path), data, env)
+        return b"", f"cannot be read: {fault.strerror or fault}"
 
 
 _CUDA = re.compile(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from lsprotocol import types
 
-from cudalint.add_ignore import add
+from cudalint.add_ignore import add_at
 from cudalint.engine import GAP, UNUSED
 from cudalint.findings import Span
+from cudalint.frontend.embedded import is_host, sources
 from cudalint.frontend.source import decode
 
 if TYPE_CHECKING:
@@ -43,12 +44,15 @@ def actions(
     for finding in here:
         told = [shown[finding.fingerprint]] if finding.fingerprint in shown else None
         if finding.code not in (GAP, UNUSED):
-            change = edit({finding.span.file: _ignore_line(finding, snapshot, lines)})
-            title = f"Ignore {finding.code} on this line"
-            yield types.CodeAction(title, types.CodeActionKind.QuickFix, told, edit=change)
+            text = _ignore_line(finding, snapshot, lines)
+            if text:
+                title = f"Ignore {finding.code} on this line"
+                change = edit({finding.span.file: text})
+                yield types.CodeAction(title, types.CodeActionKind.QuickFix, told, edit=change)
     for finding in {f.code: f for f in reversed(here)}.values():
-        if finding.code != UNUSED:
-            change = edit({finding.span.file: [_ignore_file(finding, lines)]})
+        ignored = _ignore_file(finding, snapshot, lines) if finding.code != UNUSED else None
+        if ignored is not None:
+            change = edit({finding.span.file: [ignored]})
             yield types.CodeAction(f"Ignore {finding.code} in this file", types.CodeActionKind.QuickFix, edit=change)
         title = f"Read about {finding.code} {finding.name}"
         command = types.Command(title, OPEN, arguments=[finding.url])
@@ -96,17 +100,24 @@ def _changes(edits: Iterable[Edit], lines_of: Callable[[str], Lines]) -> Edits:
 
 def _ignore_line(finding: Finding, snapshot: Snapshot, lines: Lines) -> list[types.TextEdit]:
     """What ``--add-ignore`` would write: a comment behind the line, or the code in one that is there."""
-    new, _ = add(snapshot.text.data, {finding.span.line: {finding.code}})
-    return whole_text(decode(new).raw.decode(), lines)
+    data = snapshot.text.data
+    new, _ = add_at(finding.span.file, data, [(finding.span, finding.code)])
+    return whole_text(decode(new).raw.decode(), lines) if new != data else []
 
 
-def _ignore_file(finding: Finding, lines: Lines) -> types.TextEdit:
-    """A comment at the top of the file, or the code in the one that is there already."""
+def _ignore_file(finding: Finding, snapshot: Snapshot, lines: Lines) -> types.TextEdit | None:
+    """A comment at the top of the CUDA text, or the code in the one that is there already; None where it cannot be
+    written."""
     for number, line in enumerate(lines.lines, 1):
         known = _IGNORED_FILE.search(line)
         if known is not None:
             return _insert(lines, number, known.end(1), f", {finding.code}" if known[1].strip() else finding.code)
-    return _insert(lines, 1, 0, f"// cudalint: ignore-file[{finding.code}]{lines.newline}")
+    comment = f"// cudalint: ignore-file[{finding.code}]\n"
+    path, inside = finding.span.file, finding.span.inside
+    if inside is None:
+        return None if is_host(path) else _insert(lines, 1, 0, comment.replace("\n", lines.newline))
+    top = sources(path, snapshot.text.data)[inside.file].edit(0, 0, comment)
+    return None if top is None else _changes([top], lambda _: lines)[path][0]
 
 
 def _insert(lines: Lines, line: int, before: int, text: str) -> types.TextEdit:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint import engine
 from cudalint.engine import GAP, UNUSED, Options, Result
+from cudalint.frontend.embedded import is_host, may_hold_cuda
 from cudalint.frontend.source import holds_cuda
 from cudalint.lsp.text import Moves
 from cudalint.walk import CUDA
@@ -38,7 +39,9 @@ class Text(NamedTuple):
 
     @property
     def checked(self) -> bool:
-        """A source of CUDA by its name, or a header or source that is CUDA by what is in it."""
+        """A source of CUDA by its name, a header or source that is CUDA by what is in it, or a file with CUDA in it."""
+        if is_host(self.path):
+            return may_hold_cuda(self.path, self.data)
         return self.cuda or self.path.lower().endswith(CUDA) or holds_cuda(self.data)
 
 
@@ -134,7 +137,7 @@ class Session:
         """The contracts of the kernels of a text, and of those that it launches from another file."""
         from cudalint.contracts.command import contracts
 
-        self._worker.turn_to(dict(texts), frozenset(target.path for target in of.targets))
+        self._worker.turn_to(dict(texts), of.targets)
         found: list[Contract] = []
         for target in of.targets:
             project = self._worker.project(target.settings)

@@ -10,7 +10,7 @@ from cudalint.findings import digits
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from cudalint.findings import Finding, Witness
+    from cudalint.findings import Finding, Span, Witness
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -33,6 +33,12 @@ class Report(NamedTuple):
         if path.startswith(prefix):
             inside = path[len(prefix) :]
         return inside.replace(os.sep, "/")
+
+    def place(self, span: Span, *, column: bool = True) -> str:
+        """Where a region begins, for people: ``k.cu:12:5``; in a notebook by the cell, ``n.ipynb:cell 3:12:5``."""
+        begin = span.cell or span
+        head = self.relative(span.file) + (f":cell {span.cell.number}" if span.cell is not None else "")
+        return f"{head}:{begin.line}" + (f":{begin.column}" if column else "")
 
 
 def render(name: str, report: Report) -> Iterator[str]:

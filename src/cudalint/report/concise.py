@@ -14,5 +14,4 @@ if TYPE_CHECKING:
 
 def render(report: Report) -> Iterator[str]:
     for f in report.findings:
-        at = f"{report.relative(f.span.file)}:{f.span.line}:{f.span.column}"
-        yield visible(f"{at}: {f.level} {f.code} {f.name}: {f.message}") + "\n"
+        yield visible(f"{report.place(f.span)}: {f.level} {f.code} {f.name}: {f.message}") + "\n"

@@ -11,7 +11,7 @@ from cudalint.report import visible, witness_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.findings import Finding, Span
+    from cudalint.findings import Finding, Inside, Span
     from cudalint.report import Report
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -32,21 +32,23 @@ def _finding(f: Finding, report: Report, split: dict[str, list[bytes]]) -> Itera
     def paint(text: str, how: str) -> str:
         return f"\x1b[{_COLOURS[how]}m{text}\x1b[0m" if report.colour else text
 
-    at = visible(f"{report.relative(f.span.file)}:{f.span.line}:{f.span.column}")
+    at = visible(report.place(f.span))
     yield f"{paint(at, 'bold')}: {paint(f.level, f.level)} {paint(f.code, f.level)} {f.name}: {visible(f.message)}\n"
-    excerpt = _excerpt(f.span, report, split)
-    margin = " " * len(str(f.span.line))
+    # A notebook's own lines are JSON: the cell's are shown.
+    span, line = (f.span, f.span.line) if f.span.cell is None else (f.span.text, f.span.cell.line)
+    last = line + span.end_line - span.line
+    excerpt = _excerpt(span, report, split)
+    margin = " " * len(str(line))
     if excerpt is not None:
         source, before, under = excerpt
         bar = paint("|", "dim")
         yield f"{margin} {bar}\n"
-        yield f"{paint(str(f.span.line), 'dim')} {bar} {source}\n"
-        carets = "^" * under + (f" … to line {f.span.end_line}" if f.span.end_line > f.span.line else "")
+        yield f"{paint(str(line), 'dim')} {bar} {source}\n"
+        carets = "^" * under + (f" … to line {last}" if last > line else "")
         yield f"{margin} {bar} {' ' * before}{paint(carets, f.level)}\n"
     sign = paint("=", "dim")
     for related in f.related:
-        place = f"{report.relative(related.span.file)}:{related.span.line}:{related.span.column}"
-        yield f"{margin} {sign} {visible(f'{place}: {related.message}')}\n"
+        yield f"{margin} {sign} {visible(f'{report.place(related.span)}: {related.message}')}\n"
     if f.witness is not None:
         yield f"{margin} {sign} witness: {visible(witness_text(f.witness))}\n"
     if f.evidence.verdict != "not-run" or f.evidence.reason:
@@ -60,7 +62,7 @@ def _finding(f: Finding, report: Report, split: dict[str, list[bytes]]) -> Itera
     yield f"{margin} {sign} see: {f.url}\n\n"
 
 
-def _excerpt(span: Span, report: Report, split: dict[str, list[bytes]]) -> tuple[str, int, int] | None:
+def _excerpt(span: Span | Inside, report: Report, split: dict[str, list[bytes]]) -> tuple[str, int, int] | None:
     """The line as printed, the cells before its span and the cells of the span in that line."""
     if span.file not in split:
         split[span.file] = _LINE_END.split(report.source(span.file))

@@ -33,7 +33,7 @@ def render(report: Report) -> Iterator[str]:
     """The verdicts of a report's findings, and how many there are of each."""
     verdicts = []
     for f in report.findings:
-        at = f"{report.relative(f.span.file)}:{f.span.line}:{f.span.column}"
+        at = report.place(f.span)
         verdicts.append(Verdict(f"{at}: {f.code} {f.name}{_in(f)}", f.evidence, [("", f.evidence.cases)]))
     yield from tables(verdicts, colour=report.colour)
 

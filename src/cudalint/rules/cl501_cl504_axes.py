@@ -184,7 +184,7 @@ def _parts(term: Term) -> set[Term]:
 
 
 def _line(access: Access) -> int:
-    return access.fn.file.span(access.node.start, access.node.end).line
+    return access.fn.file.span(access.node.start, access.node.end).told_line
 
 
 def _untestable(kernel: Kernel, found: Plane) -> set[str]:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.contracts import block as needs
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
@@ -53,8 +54,11 @@ def clip(file: SourceFile, start: int, end: int) -> str:
 def line(event: Event, seen_from: SourceFile) -> str:
     """``line 9``, and ``line 9 of tile.cuh`` in a message about another file."""
     file = event.fn.file
-    number = file.span(event.node.start, event.node.end).line
-    return f"line {number}" if file.path == seen_from.path else f"line {number} of {file.path.rpartition('/')[2]}"
+    span = file.span(event.node.start, event.node.end)
+    if file.path == seen_from.path:
+        return f"line {span.told_line}"
+    where = span.file.rpartition("/")[2] if span.cell is None else f"cell {span.cell.number}"
+    return f"line {span.told_line} of {where}"
 
 
 def calls(event: Event) -> tuple[Place, ...]:
@@ -385,7 +389,7 @@ def passed_constants(launch: Launch, terms: Iterable[Term]) -> dict[str, int]:
     """The kernel's parameters in ``terms`` for which the launch passes a constant, by name."""
     return {
         x.data.name: value.data
-        for x in {x for term in terms for x in t.leaves(term)}
+        for x in search.ordered(terms, [])
         if (value := launch.mapping.get(x)) is not None and value.op == "const" and x.data.kind not in _LAUNCH_KINDS
     }
 

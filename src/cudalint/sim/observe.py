@@ -35,7 +35,7 @@ class Site:
 
     @property
     def line(self) -> int:
-        return self.span.line
+        return self.span.told_line
 
     @property
     def text(self) -> str:
