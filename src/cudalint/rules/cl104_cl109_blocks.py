@@ -147,7 +147,7 @@ def _sum_draft(
     conditions = width.on_the_way(launch, place)
     cases = [(main, others, number) for number in divide for main, others in width.tries(free)]
     for main, others, number in cases:
-        env = width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, config)
+        env = width.others_at(launch, leaves, others, config)
         env.update({**dict.fromkeys(open_, number), **fixed})
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
@@ -399,7 +399,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
     mains: list[Term | None] = [*free] or [None]
     conditions = width.on_the_way(launch, launch.event if item not in parts(launch.grid or ()) else place)
     for main, others in width.tries(mains):
-        env = {**width.others_at(launch, sorted(leaves, key=lambda x: x.key), others, launch.config), **fixed}
+        env = {**width.others_at(launch, leaves, others, launch.config), **fixed}
         tries = [0] if main is None else _tries(divisors, reach.high(main))
         for n in tries:
             if main is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from cudalint.facts import grids
+from cudalint.facts import grids, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -196,7 +196,10 @@ def others_at(launch: Launch | None, leaves: Iterable[Term], others: int, config
     made (``n / 8`` threads), so that there is a block to speak of."""
     block = {x for item in launch.block or () for x in t.leaves(item)} if launch is not None else set()
     usual = config.block_size
-    return {x: usual if x in block and x.data.kind != "name" and x.data.hi >= usual else others for x in leaves}
+    return {
+        x: usual if x in block and x.data.kind != "name" and x.data.hi >= usual else others
+        for x in sorted(leaves, key=lambda x: x.key)
+    }
 
 
 def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
@@ -255,12 +258,12 @@ def passing(
 
     None where the host's checks or the types let it come to no such size.
     """
-    leaves = t.leaves(term)
+    leaves = search.ordered([term], [])
     block = {x for item in launch.block or () for x in t.leaves(item)}
-    known = defaults(launch, leaves, launch.config)
+    known = defaults(launch, set(leaves), launch.config)
     fixed = {x: v for x, v in known.items() if x.data.kind in _GIVEN or (x in block and not mains(x))}
-    asked = {x for c in launch.conditions for x in t.leaves(c) if x.data.kind == "device"}
-    fixed.update({x: v for x in asked | leaves if (v := w.assumed(x)) is not None})
+    asked = [x for x in search.ordered(launch.conditions, []) if x.data.kind == "device"]
+    fixed.update({x: v for x in (*asked, *leaves) if (v := w.assumed(x)) is not None})
     free = sorted((x for x in leaves if x not in fixed and mains(x)), key=lambda x: (-reach.high(x), x.key))
     steps, edges = multiples(launch), [int(c) for c in w.constants(launch.conditions)]
     for main, others in tries(free):
