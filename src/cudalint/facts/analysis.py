@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from cudalint.facts import flow as flows
 from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
-from cudalint.facts.roots import judged
+from cudalint.facts.roots import distinct, judged
 from cudalint.frontend.declare import syntax_of
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ class _Analysis:
         for host in self.hosts.values():
             if host.decl.file.path == self.file.path:
                 yield host
-        for launch in self.launches:
-            if launch.event.fn.file.path == self.file.path:
-                yield launch
+        yield from distinct([x for x in self.launches if x.event.fn.file.path == self.file.path])
 
     def run_linked(self, names: set[str]) -> None:
         """Walks the host functions of other files that launch this file's kernels, and their callers there."""

@@ -331,9 +331,9 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "asserted", "barriers", "callees", "calls", "collectives", "comparisons", "complete", "conversions",
-        "definitions", "ensured", "function", "launches", "loops", "members", "objects", "opaques", "operations",
-        "params", "returns", "roundings", "template", "untyped",
+        "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
+        "conversions", "definitions", "ensured", "function", "launches", "loops", "members", "objects", "opaques",
+        "operations", "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -363,6 +363,8 @@ class Flow:
         self.loops: list[Loop] = []
         self.opaques: list[Event] = []
         self.callees: set[FunctionDecl] = set()
+        self.bodies: dict[Function, None] = {function: None}
+        """The function and those that were walked in place of their calls."""
         self.untyped: list[Expr] = []
         """Expressions without a type where an integer counts: compared with one, converted to one, launched with."""
         self.complete = True

@@ -36,11 +36,18 @@ if TYPE_CHECKING:
 
 
 _MAX_DEPTH = 8
+_MAX_INSTANCES, _LARGE = 6, 20_000
+"""Instances that are walked of a host template with more text than this. Only macros write that much: a dispatch over
+runtime flags that comes to one launch dozens of times, and of such a table a few instances tell all."""
 _BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "&": "and", "|": "or", "^": "xor", "<<": "shl",
     ">>": "shr",
 }  # fmt: skip
 _CONTAINERS = ("std::vector", "std::deque", "std::span", "thrust::host_vector")
+
+
+walked: dict[ir.FunctionDecl, set[tuple[tuple[str, Type | int], ...]]] = {}
+"""The bindings with which large host templates were called since the last file."""
 
 
 class Expressions(Places):
@@ -512,9 +519,15 @@ class Expressions(Places):
         args = [self.value(a) for a in node.args]
         if not self.device and receiver is None and is_quiet_call(target, args):
             return self.unseen(node, args)
-        self.flow.callees.add(target)
         bindings = self.bindings(target, node.targs, node.args)
+        if not self.device and target.end - target.start > _LARGE:
+            known, instance = walked.setdefault(target, set()), tuple(bindings.items())
+            if instance not in known and len(known) >= _MAX_INSTANCES:
+                return self.unseen(node, args)
+            known.add(instance)
+        self.flow.callees.add(target)
         callee = target.lower(bindings, asked=self.flow.function.asked)
+        self.flow.bodies[callee] = None
         return self.enter(node, callee, args, receiver)
 
     def bindings(

@@ -28,7 +28,7 @@ from cudalint.facts.events import (
     ReturnEvent,
     chain,
 )
-from cudalint.facts.expressions import Expressions, from_poly
+from cudalint.facts.expressions import Expressions, from_poly, walked
 from cudalint.facts.places import is_computed
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
@@ -61,6 +61,7 @@ def forget() -> None:
     for flow in _flows:
         flow.unlink()
     _flows.clear()
+    walked.clear()
     t.reset()
 
 
@@ -72,8 +73,9 @@ def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -
     flow = run(decl.lower(bindings))
     if flow.untyped:
         from cudalint.facts.untyped import may_settle
+        from cudalint.frontend.oracle import answers
 
-        if may_settle(flow.untyped):
+        if may_settle(flow.untyped) and any(map(answers, flow.bodies)):
             return run(decl.lower(bindings, asked=True))
     return flow
 

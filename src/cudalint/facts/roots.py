@@ -15,11 +15,15 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudalint.facts.events import CallSite
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Term
 
 Path = tuple[tuple[str, int], ...]
+_FEW = 4
+"""Launches written in one place that are judged without a look at whether they differ."""
 
 
 def judged(launches: list[Launch]) -> list[Launch]:
@@ -32,6 +36,42 @@ def judged(launches: list[Launch]) -> list[Launch]:
     for group in groups.values():
         result.extend(group if len(group) == 1 else _group(group))
     return result
+
+
+def distinct(launches: list[Launch]) -> Iterator[Launch]:
+    """The launches but for those of which rules would say the same as of another: macros that turn runtime flags into
+    template arguments write one launch hundreds of times, and what is asked on the way concerns few of its sizes.
+    """
+    groups: dict[tuple[str, tuple[int, int]], list[Launch]] = {}
+    for launch in launches:
+        event = launch.event
+        place = event.fn.file.origin(event.node.start, event.node.end)
+        groups.setdefault((event.fn.file.path, place), []).append(launch)
+    for group in groups.values():
+        told: set[tuple[object, ...]] = set()
+        for launch in group:
+            if len(group) > _FEW:
+                shape = _shape(launch)
+                if shape in told:
+                    continue
+                told.add(shape)
+            yield launch
+
+
+def _shape(launch: Launch) -> tuple[object, ...]:
+    """All that findings of a launch are made of: its kernel, how it is reached, its dimensions, and the conditions on
+    sizes that come into those or into the kernel, directly or through others."""
+    event = launch.event
+    shared = () if event.shared is None else (event.shared,)
+    sizes = {x for term in (*(launch.grid or ()), *(launch.block or ()), *shared) for x in t.leaves(term)}
+    sizes.update(x for term in launch.mapping.values() for x in t.leaves(term))
+    related: set[Term] = set()
+    others = [(x, t.leaves(x)) for x in launch.conditions]
+    while more := [pair for pair in others if not pair[1].isdisjoint(sizes)]:
+        related.update(x for x, _ in more)
+        sizes.update(*(leaves for _, leaves in more))
+        others = [pair for pair in others if pair[0] not in related]
+    return launch.kernel, launch.host, _path(launch), launch.grid, launch.block, event.shared, frozenset(related)
 
 
 def _group(group: list[Launch]) -> list[Launch]:
@@ -112,4 +152,4 @@ def _counts(launch: Launch, at: int) -> bool:
     return all(isinstance(x, ir.Ref) and x.var.kind == "local" for x in sizes)
 
 
-__all__ = ["fixed", "is_wrapper", "judged"]
+__all__ = ["distinct", "fixed", "is_wrapper", "judged"]

@@ -179,13 +179,19 @@ def bind_defaults(decl: FunctionDecl, into: dict[str, Type | int], given: int = 
 
     syntax = syntax_of(decl)
     nodes = [c for c in syntax.templates[-1].named_children if c.type.endswith("parameter_declaration")]
+    own = [
+        (name, kind, node)
+        for (name, kind), node in list(zip(decl.template, nodes, strict=False))[given:]
+        if name and name not in into and node.type.startswith("optional")
+    ]
+    if not own:
+        return
     lowerer = Lowerer(decl.file.declarations, syntax.scope)
     lowerer.bind_templates(syntax.templates, into)
-    for (name, kind), node in list(zip(decl.template, nodes, strict=False))[given:]:
-        if name and name not in into:
-            default = lowerer.default_argument(node, kind)
-            if default is not None and not isinstance(default, (Param, Unknown)):
-                into[name] = default
+    for name, kind, node in own:
+        default = lowerer.default_argument(node, kind)
+        if default is not None and not isinstance(default, (Param, Unknown)):
+            into[name] = default
 
 
 def _cost(param: Type, arg: Type) -> float | None:
@@ -318,9 +324,12 @@ class Calls(Expressions):
             return AUTO
         syntax.signatures["auto",] = None
         try:
-            return decl.lower(bindings).returns
+            result = decl.lower(bindings).returns
         finally:
             del syntax.signatures["auto",]
+        if type(result) is Unknown:
+            self.doubts.append((decl, bindings))
+        return result
 
     def arguments(self, node: Node) -> list[Expr]:
         return [self.expr(child) for child in node.named_children]

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cudalint.frontend.parse import masked
+from cudalint.frontend.parse import descendants, masked
 from cudalint.ir.nodes import FunctionDecl
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Syntax:
         "declarator",
         "has_launches",
         "inner",
+        "named",
         "node",
         "own_template",
         "quiet",
@@ -128,6 +129,8 @@ class Syntax:
         self.templates, self.own_template = templates, own_template
         self.has_launches = False
         self.quiet: bool | None = None
+        self.named: list[list[str]] | None = None
+        """The lists of template arguments that follow its name in its file; None: not looked for yet."""
         self.signatures: dict[tuple[object, ...], object] = {}
 
 
@@ -167,6 +170,13 @@ class Declarations:
         self.launch_sites: list[FunctionDecl] = []
         self.has_launches = False
         self._scope: Scope | None = None
+
+    @property
+    def jumps(self) -> list[tuple[int, int]]:
+        """The (start, end) of every ``goto`` in device code."""
+        device = [f for f in self.functions if f.kind != "host" and f.has_body] if "goto" in self.source else []
+        found = [node for f in device for node in descendants(syntax_of(f).node) if node.type == "goto_statement"]
+        return sorted({(node.start_byte, node.end_byte) for node in found})
 
     @property
     def scope(self) -> Scope:

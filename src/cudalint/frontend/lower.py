@@ -502,12 +502,12 @@ _LONGEST = 1000
 
 def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
     """Tells open template parameters which values they have where the file names the template with arguments."""
-    source, names = decl.file.declarations.source, [name for name, _ in decl.template]
+    names = [name for name, _ in decl.template]
     own = [var for var in opened if var.name in names]
     found: dict[tuple[int, ...], None] = {}
     apart: list[set[tuple[int, ...]]] = [set() for _ in own]
-    for match in re.finditer(rf"\b{re.escape(decl.name)}\s*<(?!<)", source):
-        given = dict(zip(names, _arguments(source, match.end()), strict=False))
+    for arguments in _named(decl):
+        given = dict(zip(names, arguments, strict=False))
         # What is not given has its default.
         values = [_literal(given[x.name], decl) if x.name in given else x.usual for x in own]
         if all(values):
@@ -521,6 +521,19 @@ def _give_usual(decl: FunctionDecl, opened: list[Var]) -> None:
         for var, seen in zip(own, apart, strict=True):
             if len(seen) == 1:
                 (var.usual,) = seen  # the same wherever the template is named, whatever the others are
+
+
+def _named(decl: FunctionDecl) -> list[list[str]]:
+    """The lists of template arguments that follow the function's name in its file."""
+    syntax = syntax_of(decl)
+    if syntax.named is None:
+        source, name = decl.file.declarations.source, decl.name
+        # A pattern that begins with a literal is searched for much faster than one that begins with a word's border.
+        found = re.finditer(rf"{re.escape(name)}\s*<(?!<)", source)
+        syntax.named = [
+            _arguments(source, x.end()) for x in found if not source[x.start() - 1 : x.start()].isidentifier()
+        ]
+    return syntax.named
 
 
 def _literal(text: str, decl: FunctionDecl) -> tuple[int, ...]:
@@ -559,8 +572,15 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     syntax = syntax_of(decl)
     kind = Lowerer
     if asked:
-        from cudalint.frontend.oracle import Asking
+        from copy import copy
 
+        from cudalint.frontend.oracle import Asking, answers
+
+        plain = decl.lower(bindings)
+        if not answers(plain):
+            result = copy(plain)
+            result.asked = True
+            return result
         kind = Asking
     lowerer = kind(decl.file.declarations, syntax.scope)
     lowerer.kind, lowerer.within = decl.kind, decl
@@ -593,13 +613,13 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
         else:
             body = lowerer.block(body_node)
             body.body[:0] = statements
-    result = lowerer.result
+    deduced = lowerer.result
     function = Function(
-        decl.name, decl.kind, params, VOID if result is AUTO else result, body, decl.file, decl.start, decl.end,
+        decl.name, decl.kind, params, VOID if deduced is AUTO else deduced, body, decl.file, decl.start, decl.end,
         decl=decl, template=opened,
         launch_bounds=launch_bounds,
     )  # fmt: skip
-    function.asked = asked
+    function.asked, function.doubts = asked, lowerer.doubts
     return function
 
 

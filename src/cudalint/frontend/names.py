@@ -83,6 +83,8 @@ class Names(Typer):
         self.depth = 0
         self.lambdas: dict[Type, Function] = {}
         self.local_classes: list[TypeDecl] = []
+        self.doubts: list[Expr | Var | tuple[FunctionDecl, dict[str, Type | int]]] = []
+        """What was left without a type: all that the type oracle can be asked about."""
 
     handlers: dict[str, Callable[[Any, Node], Expr]]
 
@@ -116,6 +118,8 @@ class Names(Typer):
         self.depth += 1
         result = handler(self, node)
         self.depth -= 1
+        if type(result.type) is Unknown:
+            self.doubts.append(result)
         return result
 
     def opaque(self, node: Node, why: str, writes: bool = True) -> Opaque:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
     from cudalint.frontend.source import SourceFile
-    from cudalint.ir.nodes import FunctionDecl
+    from cudalint.ir.nodes import Function, FunctionDecl
 
 #: Paths that exist in libclang's memory only. The unit includes the stubs, the headers and then the file.
 _HOME = "/cudalint-memory/"
@@ -149,6 +149,30 @@ def _in_stubs(type_: Unknown) -> bool:
     return any(all(part.strip() in words for part in name.split("::") if part) for name in classes if name.strip())
 
 
+def answers(function: Function) -> bool:
+    """Whether libclang knows a type that ``function`` was lowered without: else asking would lower the very same."""
+    if function.answered is None:
+        function.answered = False  # meanwhile: what two functions deduce from one another nobody knows
+        function.answered = any(_answer(function.file, doubt) for doubt in function.doubts)
+    return function.answered
+
+
+def _answer(file: SourceFile, doubt: Expr | Var | tuple[FunctionDecl, dict[str, Type | int]]) -> Type | None:
+    if isinstance(doubt, tuple):
+        return _deduced(file, *doubt)
+    if isinstance(doubt, Var):
+        type_ = doubt.type
+        return file.oracle.declared(doubt.start) if isinstance(type_, Unknown) and _in_stubs(type_) else None
+    return file.oracle.type_of(doubt.start, doubt.end) if hopeful(doubt) else None
+
+
+def _deduced(file: SourceFile, decl: FunctionDecl, bindings: dict[str, Type | int]) -> Type | None:
+    """What a function of another file returns, where that takes the oracle of that file."""
+    if not decl.has_body or decl.file is file or not answers(decl.lower(bindings)):
+        return None
+    return decl.lower(bindings, asked=True).returns
+
+
 class Asking(Lowerer):
     """Lowers as :class:`Lowerer` does and asks the oracle of the file for each type that stays unknown."""
 
@@ -157,20 +181,17 @@ class Asking(Lowerer):
 
     def expr(self, node: Node) -> Expr:
         result = super().expr(node)
-        if hopeful(result):
-            result.type = self.file.oracle.type_of(result.start, result.end) or result.type
+        result.type = _answer(self.file, result) or result.type
         return result
 
     def bind(self, name: str, meaning: Any) -> None:
-        if type(meaning) is Var and isinstance(meaning.type, Unknown) and _in_stubs(meaning.type):
-            meaning.type = self.file.oracle.declared(meaning.start) or meaning.type
+        if type(meaning) is Var:
+            meaning.type = _answer(self.file, meaning) or meaning.type
         super().bind(name, meaning)
 
     def deduced(self, decl: FunctionDecl, bindings: dict[str, Type | int]) -> Type:
         found = super().deduced(decl, bindings)
-        if isinstance(found, Unknown) and decl.has_body and decl.file is not self.file:
-            return decl.lower(bindings, asked=True).returns
-        return found
+        return (_deduced(self.file, decl, bindings) if isinstance(found, Unknown) else None) or found
 
 
 class _Node:
@@ -211,10 +232,11 @@ class Oracle:
     A question is answered in a parse of its function alone: of the unit's others only the head is read.
     """
 
-    __slots__ = ("_file", "_headers", "_kinds", "_missing", "_sources", "_views")
+    __slots__ = ("_answers", "_file", "_headers", "_kinds", "_missing", "_sources", "_views")
 
     def __init__(self, file: SourceFile) -> None:
         self._file = file
+        self._answers: dict[tuple[int, ...], Type | None] = {}
         self._views: dict[int, _View | None] = {}
         self._sources: dict[str, SourceFile] = {}
         self._headers: list[tuple[str, bytes]] | None = None
@@ -223,18 +245,21 @@ class Oracle:
 
     def type_of(self, start: int, end: int) -> Type | None:
         """The type of the expression at [start, end) of the file's text, references dropped."""
-        return self._guarded(self._expression, start, end)
+        return self._answer(self._expression, start, end)
 
     def declared(self, start: int) -> Type | None:
         """The type of the variable whose name is at ``start``."""
-        return self._guarded(self._variable, start)
+        return self._answer(self._variable, start)
 
-    def _guarded(self, ask: Callable[..., Type | None], *place: int) -> Type | None:
-        try:
-            view = self._view(place[0])
-            return ask(view, *place) if view is not None else None
-        except Exception:  # of any kind: the bindings refuse kinds of nodes and types that they do not know
-            return None
+    def _answer(self, ask: Callable[..., Type | None], *place: int) -> Type | None:
+        """The same for every instance of a template: each place is asked about once."""
+        if place not in self._answers:
+            try:
+                view = self._view(place[0])
+                self._answers[place] = ask(view, *place) if view is not None else None
+            except Exception:  # of any kind: the bindings refuse kinds of nodes and types that they do not know
+                self._answers[place] = None
+        return self._answers[place]
 
     def _expression(self, view: _View, start: int, end: int) -> Type | None:
         if view.top is None or view.faulty(start, end):

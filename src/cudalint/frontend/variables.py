@@ -53,6 +53,8 @@ class Variables(Launches):
     # Scopes.
 
     def bind(self, name: str, meaning: Var | Type | Const) -> None:
+        if type(meaning) is Var and type(meaning.type) is Unknown:
+            self.doubts.append(meaning)
         self.undo.append((name, self.names.get(name)))
         self.names[name] = meaning
 

@@ -510,12 +510,14 @@ class Function:
     ``decl`` is None for a lambda, whose captures are free: the variables of the enclosing function
     appear in it as they are. ``within`` is the declaration in whose text it stands. ``this`` is the
     class of a method, whose fields appear as ``Var`` of kind "field". ``asked`` is true where the type
-    oracle was asked for what syntax leaves unknown.
+    oracle was asked for what syntax leaves unknown. ``doubts`` are what that is: expressions, variables, and
+    calls of functions whose result is deduced (the function, its bindings); ``answered`` is whether the oracle
+    knows one of them, None before it is asked.
     """
 
     __slots__ = (
-        "asked", "body", "decl", "end", "file", "kind", "launch_bounds", "name", "params", "returns", "start",
-        "template", "within",
+        "answered", "asked", "body", "decl", "doubts", "end", "file", "kind", "launch_bounds", "name", "params",
+        "returns", "start", "template", "within",
     )  # fmt: skip
 
     def __init__(
@@ -528,3 +530,5 @@ class Function:
         self.within = decl or within
         self.template, self.launch_bounds = template or [], launch_bounds
         self.asked = False
+        self.doubts: list[Expr | Var | tuple[FunctionDecl, dict[str, Type | int]]] = []
+        self.answered: bool | None = None
