@@ -388,3 +388,25 @@ def test_a_rule_that_breaks_costs_no_other_finding(cudalint, write):
     )
     assert [line.split()[2] for line in done.stdout.splitlines()] == ["CL990", "CL301"]
     assert "Traceback" in check(CUDALINT_DEBUG="1").stderr
+
+
+def test_a_chain_of_decrements(cudalint, write):
+    """Each of them is a place that the next one changes."""
+    write("a.cu", "__global__ void k(float *x, int n) { x[0] = " + "-" * 4000 + "n; }\n" + FAULTY)
+    began = time.perf_counter()
+    assert " CL301 " in cudalint("check", "--output-format", "concise", "a.cu").stdout
+    assert time.perf_counter() - began < 10
+
+
+def test_conditions_may_nest_as_deep_as_they_like(beside):
+    deep = 5000
+    text = f"#if {'(' * deep}1{')' * deep}\n{FAULTY}#elif {'!' * deep}0\nint a;\n#endif\n"
+    (found,) = beside("deep.cu", text)
+    assert found.startswith("deep.cu:5:17: error CL301 ")
+
+
+def test_a_kernel_with_a_jump_says_that_it_was_not_checked(beside):
+    text = FAULTY.replace("return;", "goto done;").replace("}\n", "done:;\n}\n")
+    host = "void run(int n) { if (n < 0) goto done; n = 1;\ndone:; }\n"
+    (found,) = beside("jump.cu", text + host)
+    assert found.startswith("jump.cu:4:17: note CL001 parse-gap: a jump is not followed: this function was not checked")

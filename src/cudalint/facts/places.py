@@ -57,7 +57,10 @@ class Places(State):
             return operand if operand is not None and operand[0] == "var" else None
         if isinstance(node, (ir.Assign, ir.IncDec)):
             self.value(node)
-            return self.place(node.target)
+            target = node.target
+            while isinstance(target, (ir.Assign, ir.IncDec)):
+                target = target.target  # what they do is done
+            return self.place(target)
         return None
 
     def in_memory(self, var: ir.Var) -> bool:

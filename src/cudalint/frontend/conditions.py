@@ -18,8 +18,14 @@ class _MalformedError(Exception):
 
 
 _BINARY: dict[bytes, int] = {
-    b"||": 1, b"&&": 2, b"|": 3, b"^": 4, b"&": 5, b"==": 6, b"!=": 6, b"<": 7, b">": 7, b"<=": 7, b">=": 7,
-    b"<<": 8, b">>": 8, b"+": 9, b"-": 9, b"*": 10, b"/": 10, b"%": 10,
+    b"?": 0, b":": 0, b"||": 1, b"&&": 2, b"|": 3, b"^": 4, b"&": 5, b"==": 6, b"!=": 6, b"<": 7, b">": 7,
+    b"<=": 7, b">=": 7, b"<<": 8, b">>": 8, b"+": 9, b"-": 9, b"*": 10, b"/": 10, b"%": 10,
+    b"unary !": 11, b"unary -": 11, b"unary +": 11, b"unary ~": 11,
+}  # fmt: skip
+"""How strongly operators bind."""
+_SIGNS = {sign: b"unary " + sign for sign in (b"!", b"-", b"+", b"~")}
+_APPLIED: dict[bytes, Callable[[int], int]] = {
+    b"unary !": lambda a: int(not a), b"unary -": lambda a: -a, b"unary +": lambda a: a, b"unary ~": lambda a: ~a,
 }  # fmt: skip
 _SPELLED = {
     b"and": b"&&", b"or": b"||", b"not": b"!", b"bitand": b"&", b"bitor": b"|", b"xor": b"^", b"compl": b"~",
@@ -27,7 +33,6 @@ _SPELLED = {
 }  # fmt: skip
 _INTEGER = re.compile(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]|[uU]?[zZ])")
 _ESCAPES = {b"n": 10, b"t": 9, b"r": 13, b"0": 0, b"a": 7, b"b": 8, b"f": 12, b"v": 11}
-_MAX_NESTING = 60
 
 
 def evaluate(text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None = None) -> int:
@@ -45,8 +50,6 @@ class _Expression:
             # ``defined`` may come out of a macro as well.
             tokens = self._answered(tokenize(spell(Expander(table, condition=True).tokens(tokens))), table, has_include)
         self.tokens = tokens
-        self.at = 0
-        self.depth = 0
 
     @staticmethod
     def _answered(tokens: list[Token], table: Table, has_include: Callable[[str, bool], bool] | None) -> list[Token]:
@@ -78,87 +81,79 @@ class _Expression:
         return out
 
     def value(self) -> int:
-        value = self._conditional(True)
-        if self.at != len(self.tokens):
-            raise _MalformedError
-        return value
-
-    def _next(self) -> bytes:
-        if self.at >= len(self.tokens):
-            return b""
-        token = self.tokens[self.at]
-        return _SPELLED.get(token.text, token.text) if token.kind == NAME else token.text
-
-    def _expect(self, text: bytes) -> None:
-        if self._next() != text:
-            raise _MalformedError
-        self.at += 1
-
-    def _conditional(self, live: bool) -> int:
-        self.depth += 1
-        if self.depth > _MAX_NESTING:
-            raise _MalformedError
-        value = self._binary(1, live)
-        if self._next() == b"?":
-            self.at += 1
-            then = self._conditional(live and value != 0)
-            self._expect(b":")
-            other = self._conditional(live and value == 0)
-            value = then if value else other
-        self.depth -= 1
-        return value
-
-    def _binary(self, weakest: int, live: bool) -> int:
-        left = self._unary(live)
-        while True:
-            op = self._next()
-            strength = _BINARY.get(op, 0)
-            if strength < weakest:
-                return left
-            self.at += 1
-            if op == b"&&":
-                right = self._binary(strength + 1, live and left != 0)
-                left = int(left != 0 and right != 0)
-            elif op == b"||":
-                right = self._binary(strength + 1, live and left == 0)
-                left = int(left != 0 or right != 0)
-            else:
-                left = _apply(op, left, self._binary(strength + 1, live), live)
-
-    def _unary(self, live: bool) -> int:
-        signs = []
-        while self._next() in (b"!", b"-", b"+", b"~"):
-            signs.append(self._next())
-            self.at += 1
-        value = self._primary(live)
-        for sign in reversed(signs):
-            value = {b"!": int(not value), b"-": -value, b"+": value, b"~": ~value}[sign]
-        return value
-
-    def _primary(self, live: bool) -> int:
-        if self.at >= len(self.tokens):
-            raise _MalformedError
-        token = self.tokens[self.at]
-        self.at += 1
-        text = token.text
-        if text == b"(":
-            value = self._conditional(live)
-            self._expect(b")")
-            return value
-        if token.kind == NUMBER:
-            number = _INTEGER.fullmatch(text.replace(b"'", b""))
-            if number is None:
+        """Operators wait on a stack until one that binds less comes, so that nesting may be as deep as it likes."""
+        values: list[int | None] = []
+        waiting: list[bytes] = []
+        operand = True
+        for token in self.tokens:
+            text = _SPELLED.get(token.text, token.text) if token.kind == NAME else token.text
+            if operand:
+                operand = text == b"(" or text in _SIGNS
+                if operand:
+                    waiting.append(text if text == b"(" else _SIGNS[text])
+                else:
+                    values.append(_primary(token))
+                continue
+            strength = 0 if text == b")" else _BINARY.get(text, -1)
+            if strength < 0:
                 raise _MalformedError
-            digits = number[1].decode()
-            try:
-                return _wrap(int(digits, 0 if digits[:2].lower() in ("0x", "0b") else 8 if digits[0] == "0" else 10))
-            except ValueError:
-                raise _MalformedError from None
-        if token.kind == LITERAL:
-            return _character(text)
-        if token.kind == NAME:
-            return int(text == b"true")
+            while waiting and _BINARY.get(waiting[-1], 0) >= max(strength, 1):
+                _reduce(values, waiting.pop())
+            if text in (b")", b":"):
+                opening = b"(" if text == b")" else b"?"
+                while waiting and waiting[-1] == b":":
+                    _reduce(values, waiting.pop())
+                if not waiting or waiting.pop() != opening:
+                    raise _MalformedError
+            operand = text != b")"
+            if operand:
+                waiting.append(text)
+        if operand:
+            raise _MalformedError
+        while waiting:
+            _reduce(values, waiting.pop())
+        if values[0] is None:
+            raise _MalformedError
+        return values[0]
+
+
+def _reduce(values: list[int | None], op: bytes) -> None:
+    """Applies an operator to the last values. None is what has no value: a quotient by 0. It has to be asked for to do
+    harm."""
+    if op in (b"(", b"?"):
         raise _MalformedError
+    last = values.pop()
+    if op in _APPLIED:
+        values.append(None if last is None else _APPLIED[op](last))
+    elif op == b":":
+        then, condition = values.pop(), values.pop()
+        values.append(None if condition is None else then if condition else last)
+    elif op in (b"&&", b"||"):
+        left = values.pop()
+        decided = left is not None and (left == 0) == (op == b"&&")
+        known = left is not None and (decided or last is not None)
+        values.append(None if not known else int(op == b"||") if decided else int(last != 0))
+    else:
+        left = values.pop()
+        values.append(None if left is None or last is None else _apply(op, left, last))
+
+
+def _primary(token: Token) -> int:
+    text = token.text
+    if token.kind == NUMBER:
+        number = _INTEGER.fullmatch(text.replace(b"'", b""))
+        if number is None:
+            raise _MalformedError
+        digits = number[1].decode()
+        try:
+            return _wrap(int(digits, 0 if digits[:2].lower() in ("0x", "0b") else 8 if digits[0] == "0" else 10))
+        except ValueError:
+            raise _MalformedError from None
+    if token.kind == LITERAL:
+        return _character(text)
+    if token.kind == NAME:
+        return int(text == b"true")
+    raise _MalformedError
 
 
 def _character(text: bytes) -> int:
@@ -175,12 +170,10 @@ def _wrap(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _apply(op: bytes, left: int, right: int, live: bool) -> int:
+def _apply(op: bytes, left: int, right: int) -> int | None:
     if op in (b"/", b"%"):
         if right == 0:
-            if live:
-                raise _MalformedError
-            return 0
+            return None
         quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         return _wrap(quotient if op == b"/" else left - quotient * right)
     if op == b"<<":
