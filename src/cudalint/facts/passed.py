@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow
 from cudalint.facts import terms as t
-from cudalint.facts.events import conjuncts
+from cudalint.facts.events import Record, conjuncts
 from cudalint.facts.reach import Reach
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from cudalint.facts.events import CallSite
+    from cudalint.facts.events import CallSite, Value
     from cudalint.facts.model import Launch
     from cudalint.facts.terms import Interval, Term
     from cudalint.ir.nodes import FunctionDecl
@@ -31,8 +31,8 @@ Caller = tuple["CallSite", "Launch"]
 
 
 def calls_all(decl: FunctionDecl, callers: list[Caller]) -> bool:
-    """Whether these are all calls of a function that no other file can call."""
-    if not decl.static or os.path.splitext(decl.file.path)[1] not in _UNITS:
+    """Whether these are all calls of a function that no other file can call, or that no header offers to others."""
+    if os.path.splitext(decl.file.path)[1] not in _UNITS or not (decl.static or _is_private(decl)):
         return False
     source, name = decl.file.declarations.source, re.escape(decl.name)
     if re.search(rf"[&,(=]\s*{name}\s*(?:<[^;{{}}()]*>\s*)?[,;)}}]", source):
@@ -44,19 +44,34 @@ def calls_all(decl: FunctionDecl, callers: list[Caller]) -> bool:
     return all(any(first <= at < last for first, last in declared) for at in starts)
 
 
+def _is_private(decl: FunctionDecl) -> bool:
+    """Whether a function with external linkage is declared in its own file alone."""
+    declared = (
+        f for each in decl.file.declarations.scope.closure for f in each.functions_by_name.get(decl.name, ())
+    )  # fmt: skip
+    written = decl.file.text[decl.start : decl.name_start]
+    return not decl.owner and b"extern" not in written and all(f.file is decl.file for f in declared)
+
+
+def _by_name(values: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Term]]:
+    """The integers among values, and among the fields of those that have fields."""
+    for name, value in values:
+        if isinstance(value, t.Term) and isinstance(value.type, Int):
+            yield name, value
+        elif isinstance(value, Record):
+            yield from _by_name((f"{name}.{field}", x) for field, x in value.fields.items())
+
+
 def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
-    """Conditions on the parameters of the function in which the walk of ``launch`` began: their common divisors and
-    ranges, and the checks that every caller makes of what it passes."""
-    formals = {
-        var.name: atom
-        for var, atom in launch.flow.params.items()
-        if isinstance(atom, t.Term) and isinstance(atom.type, Int)
-    }
+    """Conditions on the parameters of the function in which the walk of ``launch`` began: the checks that every caller
+    makes of what it passes; where nobody else can call, common divisors and ranges too."""
+    formals = dict(_by_name((var.name, value) for var, value in launch.flow.params.items()))
     sides: list[Side] = []
     for site, other in callers:
-        values = {formals[name]: x for name, x in site.values.items() if name in formals and isinstance(x, t.Term)}
+        values = {formals[name]: x for name, x in _by_name(site.values.items()) if name in formals}
         sides.append((values, Reach(None, launch.config, other.conditions), _translated(values, other.conditions)))
-    yield from _agreed(list(formals.values()), sides)
+    decl = launch.flow.function.decl
+    yield from _agreed(list(formals.values()) if decl is not None and decl.static else [], sides)
 
 
 def constructed(launch: Launch) -> Iterator[Term]:
