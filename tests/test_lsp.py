@@ -687,3 +687,29 @@ def test_without_pygls_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "pip install 'cudalint[lsp]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        (b"garbage\n\n", "'garbage' is no header of a message"),
+        (b"Content-Length: many\r\n\r\n{}", "'Content-Length: many' is no header of a message"),
+        (b"\xff\x1b[31m\x00\r\n", "is no header of a message"),
+        (b"Content-Length: 999999999999\r\n\r\n{}", "a message of 999999999999 bytes is refused"),
+        (b"Content-Length: 2\r\n\r\n[}", "'[}' is no JSON object"),
+        (b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000, "is no JSON object"),
+    ],
+)
+def test_what_is_not_the_protocol_is_told_in_one_line(cudalint, sent, told) -> None:
+    done = cudalint("lsp", stdin=sent)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("cudalint: lsp: ")
+    assert told in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_a_message_without_sense_is_told_in_one_line_and_the_next_one_is_read(cudalint) -> None:
+    senseless = b'{"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": 1}}'
+    done = cudalint("lsp", stdin=b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(x), x) for x in (senseless, b"{}")))
+    assert done.returncode == 1
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["cudalint", "cudalint"]

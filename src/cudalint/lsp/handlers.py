@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
@@ -9,9 +10,11 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 
 from cudalint.config import FILES
+from cudalint.errors import UsageError
 from cudalint.lsp import actions, answers, lenses
 from cudalint.lsp.server import DEBOUNCE, Server
 from cudalint.lsp.session import path_of
+from cudalint.lsp.wire import Messages, OneLine
 from cudalint.project import SOURCES
 
 
@@ -117,10 +120,14 @@ def server() -> Server:
 
 def run() -> int:
     """Serve on stdin and stdout until the client is done; 0 if it said so first, as the protocol has it, else 1."""
+    if sys.stdin is None:
+        raise UsageError("lsp: stdin is closed: an editor starts this")
+    log = logging.getLogger("pygls")
+    log.propagate, log.handlers = False, [OneLine(logging.WARNING)]
     wire = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints, a library of C too, is not for the client
     ls = server()
-    ls.start_io(sys.stdin.buffer, wire)
+    ls.start_io(Messages(sys.stdin.buffer), wire)  # type: ignore[arg-type]  # all that is asked of it is there
     return int(not ls.shut_down)
 
 
