@@ -100,6 +100,7 @@ def _parser() -> _Parser:
         help="sim: simulate, nothing is executed; cupy: compile the kernels and run them on the GPU; auto: cupy where"
         " there is a GPU that CuPy can use (default)",
     )  # fmt: skip
+    confirm.add_argument("--html", metavar="FILE", help="write a page there: the verdicts, and pictures of the runs")
     confirm.add_argument("--repro", metavar="DIR", help="write a script there for each experiment, for CuPy and NumPy")
     confirm.add_argument("--sanitizer", action="store_true", help="ask compute-sanitizer about what the GPU confirmed")
     confirm.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.runner import Backend
     from cudalint.engine import Result
+    from cudalint.findings import Finding
+    from cudalint.report import Report
+    from cudalint.report.html import Exhibit
     from cudalint.report.verdicts import Verdict
 
 _PATIENCE = 2.0
@@ -50,9 +53,13 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--kernel is empty: is a variable not set?")
     if options.repro is not None and os.path.exists(options.repro) and not os.path.isdir(options.repro):
         raise UsageError(f"--repro: {options.repro} is no folder")
+    if options.html is not None and not os.path.isdir(os.path.dirname(os.path.abspath(options.html))):
+        raise UsageError(f"--html: there is no folder for {options.html}")
+    if options.html is not None and (not options.html or os.path.isdir(options.html)):
+        raise UsageError(f"--html: {options.html or 'an empty name'} is no file")
     backend = _backend(options.backend)
     scripts = options.repro is not None or options.sanitizer
-    limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts)
+    limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts, options.html is not None)
     if options.code is not None:
         page = by_name().get(options.code) or by_name().get(options.code.upper())
         if page is None:
@@ -70,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
         _witnesses(options, [p for _, p in sorted(proofs.items(), key=lambda item: (item[0][1], item[0][0]))])
     if options.only_confirmed:
         result = result._replace(findings=[f for f in result.findings if f.evidence.verdict == "confirmed"])
+    if options.html is not None:
+        _page(options, [_exhibit(f, proofs[f.code, f.span], _report(result)) for f in result.findings], limits)
     _print(options, result)
     if result.problems:
         return 2
@@ -117,11 +126,42 @@ def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:
 
 
 def _print(options: argparse.Namespace, result: Result) -> None:
-    from cudalint.report import Report, json, verdicts
+    from cudalint.report import json, verdicts
 
-    colour = _colour(options)
-    report = Report(result.findings, result.problems, result.source, result.files, os.getcwd(), colour)
+    report = _report(result)._replace(colour=_colour(options))
     _write(options, "".join((json if options.output_format == "json" else verdicts).render(report)))
+
+
+def _report(result: Result) -> Report:
+    from cudalint.report import Report
+
+    return Report(result.findings, result.problems, result.source, result.files, os.getcwd())
+
+
+def _page(options: argparse.Namespace, exhibits: list[Exhibit], limits: Limits) -> None:
+    """Write the page of ``--html``."""
+    from cudalint.baseline import write_text
+    from cudalint.report.html import page
+
+    name = getattr(limits.backend, "name", None)
+    where = f"Kernels were run on {name}" if name else "Kernels were simulated"
+    write_text(options.html, "".join(page(exhibits, where)))
+    print(f"cudalint: wrote {options.html}", file=sys.stderr)
+
+
+def _exhibit(finding: Finding, proof: Proof, report: Report) -> Exhibit:
+    """A finding with its proof, for the page."""
+    from cudalint.report import witness_text
+    from cudalint.report.html import Exhibit, Group
+
+    text = finding.span.text
+    marked = (text.column - 1, text.end_column - 1 if text.end_line == text.line else 1 << 30)
+    return Exhibit(
+        f"{finding.code} {finding.name}{f' in {finding.function}' if finding.function else ''}", finding.level,
+        finding.message, report.place(finding.span), report.source(text.file), text.line,
+        marked, finding.span.told_line - text.line + 1, witness_text(finding.witness) if finding.witness else "",
+        finding.help, finding.url, finding.evidence, [Group("", proof.outcomes, proof.about)],
+    )  # fmt: skip
 
 
 def _colour(options: argparse.Namespace) -> bool:
@@ -158,6 +198,8 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
         raise UsageError(f"no kernel '{options.kernel}' in {' '.join(options.paths) or '.'}")
     if options.only_confirmed:
         kernels = [kept for found in kernels if (kept := [p for p in found if p.evidence.verdict == "confirmed"])]
+    if options.html is not None:
+        _page(options, [_asked(code, found, relative) for found in kernels if found], limits)
     if options.output_format == "json":
         _write(options, _json([p for found in kernels for p in found], relative))
     else:
@@ -175,6 +217,20 @@ def _shown(code: str, found: list[Proof], relative: Any) -> Verdict:
     best = min(found, key=lambda p: p.evidence.verdict != "confirmed")
     columns = [(f"line {p.line}" if len(found) > 1 else "", p.evidence.cases) for p in found]
     return Verdict(f"{relative(best.path)}:{best.line}: {code} on {best.kernel}", best.evidence, columns, asked=True)
+
+
+def _asked(code: str, found: list[Proof], relative: Any) -> Exhibit:
+    """One kernel of ``--as``, for the page: as :func:`_shown`."""
+    from cudalint.report.html import Exhibit, Group
+
+    best = min(found, key=lambda p: p.evidence.verdict != "confirmed")
+    groups = [Group(f"line {p.line}" if len(found) > 1 else "", p.outcomes, p.about) for p in found]
+    with open(best.path, "rb") as file:
+        source = file.read()
+    place = f"{relative(best.path)}:{best.line}"
+    return Exhibit(
+        f"{code} on {best.kernel}", "", "", place, source, best.line, None, 1, "", "", "", best.evidence, groups
+    )
 
 
 def _json(proofs: list[Proof], relative: Any) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.harness import Setup, Triple
     from cudalint.confirm.oracle import Fault
+    from cudalint.confirm.picture import Picture
     from cudalint.engine import Placed, Result, Worker
     from cudalint.findings import Finding, Witness
     from cudalint.rules.draft import Draft
@@ -53,6 +54,8 @@ class Limits(NamedTuple):
     backend: Backend | None = None
     scripts: bool = False
     """Whether each proof is to have a script that shows it."""
+    pictures: bool = False
+    """Whether of each run there is to be kept what can be drawn."""
 
 
 class Backend(Protocol):
@@ -78,6 +81,7 @@ class Outcome(NamedTuple):
     setups: tuple[Setup, ...] = ()
     asked: frozenset[str] = frozenset()
     seen: tuple[sim.Observation, ...] = ()
+    picture: Picture | None = None
 
     @property
     def cell(self) -> str:
@@ -98,6 +102,8 @@ class Proof(NamedTuple):
     outcomes: tuple[Outcome, ...]
     script: tuple[str | None, str] | None = None
     """The text of a script that shows it and the symptom that it looks for; None and the reason why there is none."""
+    about: Outcome | None = None
+    """The run that a confirmed verdict is about."""
 
 
 def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
@@ -232,9 +238,10 @@ def attempt(
 
 
 def prove(
-    bench: Bench, plan: Plan, timeout: float = TIMEOUT, backend: Backend = SIMULATOR
+    bench: Bench, plan: Plan, timeout: float = TIMEOUT, backend: Backend = SIMULATOR, *, pictures: bool = False
 ) -> tuple[Evidence, tuple[Outcome, ...]]:
-    """Run an experiment and compare what it shows with what the rule predicts."""
+    """Run an experiment and compare what it shows with what the rule predicts; with ``pictures``, keep what can be
+    drawn of each run."""
     until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
     late = f"{OUT_OF_TIME} after {timeout:g} s"
     said = bench.predicted()
@@ -247,6 +254,10 @@ def prove(
             done[k] = Outcome(trial, "inconclusive", None, None, late)
         else:
             done[k] = attempt(bench, plan, trial, until, backend)
+            if pictures:
+                from cudalint.confirm.picture import picture
+
+                done[k] = done[k]._replace(picture=picture(done[k]))
             for seen in done[k].seen:
                 seen.release()
             if done[k].reason == OUT_OF_TIME:
@@ -401,7 +412,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
     for launch in subject.launches:
         path, line = _where(subject.kernel, launch)
         outcomes: tuple[Outcome, ...] = ()
-        script = None
+        script = about = None
         if make is None:
             evidence = Evidence("static", "not-run", "advice" if code in ADVICE else "no experiment for this rule")
         elif not subject.kernel.is_kernel:
@@ -412,7 +423,10 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 plan = make(bench)
                 bench = plan.bench or bench
                 plan = _sized(bench, plan, limits)
-                evidence, outcomes = prove(bench, plan, limits.timeout, limits.backend or SIMULATOR)
+                evidence, outcomes = prove(
+                    bench, plan, limits.timeout, limits.backend or SIMULATOR, pictures=limits.pictures
+                )
+                about = shown(bench, plan, outcomes)
                 if limits.scripts:
                     from cudalint.confirm.repro import made
 
@@ -425,7 +439,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 if os.environ.get("CUDALINT_DEBUG"):
                     raise
                 evidence = Evidence("simulated", "inconclusive", f"unsupported: {type(fault).__name__}: {fault}")
-        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, script)
+        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, script, about)
         if evidence.verdict == "confirmed":
             return
 
