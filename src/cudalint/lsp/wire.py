@@ -58,8 +58,9 @@ class OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         fault = record.exc_info[1] if record.exc_info else None
+        what = record.getMessage().partition("\n")[0]  # a traceback may follow
         why = f" ({type(fault).__name__}: {fault})" if fault is not None else ""
-        print(visible(f"cudalint: lsp: {record.getMessage()}{why}"), file=sys.stderr)
+        print(visible(f"cudalint: lsp: {what}{why}"), file=sys.stderr)
 
 
 __all__ = ["Messages", "OneLine"]
