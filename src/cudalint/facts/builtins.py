@@ -13,6 +13,7 @@ from cudalint.facts.calls import (
     ATOMICS,
     BLOCK_BARRIERS,
     DEVICE_QUERIES,
+    LAUNCH_ERRORS,
     LEGACY_COLLECTIVES,
     NO_RETURN,
     PURE,
@@ -90,7 +91,9 @@ def known_call(walker: Walker, node: ir.Call, name: str) -> Value:
         value = args[1] if isinstance(args[1], Term) else None
         _exchange(walker, event, "cg::reduce", value, _tile_lanes(str(node.args[0].type)), reads="all")
         return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
-    if is_assertion(name) and args and _assertion(walker, node, name, args):
+    if is_assertion(name) and (args[0] in walker.answers if args else "launch" in name.lower()):
+        walker.started(walker.answers[args[0]] if args else walker.flow.launches, node)
+    elif is_assertion(name) and args and _assertion(walker, node, name, args):
         return walker.fresh("call", name, node.type)
     return walker.unseen(node, args)
 
@@ -291,6 +294,13 @@ def _fits_int(walker: Walker, node: ir.Call, name: str) -> Value:
     asked = ir.Call(node.start, node.end, I64, "numel", [], receiver=node.args[0])
     count = t.convert(walker.term(_method(walker, asked, "numel")), I64)
     return t.land(t.compare("<", count, const(I32.hi, I64)), walker.fresh("call", f"{name}()", BOOL, data=node))
+
+
+def _launch_error(walker: Walker, node: ir.Call, _name: str) -> Value:
+    result = walker.unseen(node, [walker.value(a) for a in node.args])
+    if isinstance(result, Term):
+        walker.answers[result] = list(walker.flow.launches)
+    return result
 
 
 def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
@@ -538,6 +548,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(THREAD_RESULTS, _thread_result),
     **dict.fromkeys(NO_RETURN, _no_return),
     **dict.fromkeys(DEVICE_QUERIES, _device_query),
+    **dict.fromkeys(LAUNCH_ERRORS, _launch_error),
     **dict.fromkeys(ALLOCATIONS, _allocation),
     "canUse32BitIndexMath": _fits_int,
     "swap": _swap,

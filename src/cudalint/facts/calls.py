@@ -146,6 +146,9 @@ ATOMICS = frozenset(
     for scope in ("", "_block", "_system")
 )
 
+#: Host calls that answer whether the driver took the launches before.
+LAUNCH_ERRORS = frozenset({"cudaGetLastError", "cudaPeekAtLastError", "hipGetLastError", "hipPeekAtLastError"})
+
 #: Host calls that ask the device: what they return depends on the machine, not on the data.
 DEVICE_QUERIES = frozenset(
     {

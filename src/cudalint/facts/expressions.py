@@ -440,7 +440,9 @@ class Expressions(Places):
         targs = event.kernel.targs if event.kernel is not None else node.targs
         event.targs = {id(a): self.term(self.value(a)) for a in targs if isinstance(a, ir.Expr)}
         self.flow.launches.append(event)
-        return self.fresh("call", "launch", node.type)
+        result = self.fresh("call", "launch", node.type)
+        self.answers[result] = [event]
+        return result
 
     def do_call(self, node: ir.Call) -> Value:
         name = node.name.rsplit("::", 1)[-1]

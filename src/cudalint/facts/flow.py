@@ -88,6 +88,13 @@ def _counts_arguments(var: ir.Var, following: ir.Var) -> bool:
     return isinstance(var.type, Int) and isinstance(text, Int) and text.bits == 8
 
 
+def _at(key: Any, values: dict[Term, Term]) -> Any:
+    """What an object answers is kept under, with the indices in it at these values."""
+    if isinstance(key, tuple):
+        return tuple(_at(x, values) for x in key)
+    return values.get(key, key) if isinstance(key, Term) else key
+
+
 class Walker(Expressions):
     """Statements and loops; with the layers below, the executor."""
 
@@ -298,7 +305,9 @@ class Walker(Expressions):
         for var in changed:
             self.complete(loop, var, self.env.get(var) if reached else None)
         self.exits.pop()
+        checked = [] if self.device or exits.breaks or exits.continues else list(chain(self.guard, exits.base))
         self.guard = base
+        self.checked_first(loop, test, [x.term for x in reversed(checked) if x.why != "loop"])
         never_ends = cond is None and each is None and not exits.breaks
         self.alive = not (never_ends or (test is t.TRUE and not exits.breaks and not post and each is None))
         if post and not reached and not exits.breaks:
@@ -404,6 +413,31 @@ class Walker(Expressions):
         if isinstance(before, Record):
             return Record(var.name, before.type, {}, UNKNOWN if self.device else 0)
         return self.fresh("unknown", var.name, var.type, level=UNKNOWN)
+
+    def checked_first(self, loop: Loop, test: Term, checks: list[Term]) -> None:
+        """What a loop's body checks held on its first pass, if there was one."""
+        first = {x.term: x.init for x in loop.inductions.values() if x.term is not None and x.init is not None}
+        ran = self.on_first_pass(test, loop, first) if checks else None
+        for check in checks if ran is not None else ():
+            held = self.on_first_pass(check, loop, first)
+            if held is not None and ran is not None:
+                self.follows(t.lor(t.lnot(ran), held), loop.node)
+
+    def on_first_pass(self, term: Term, loop: Loop, first: dict[Term, Term]) -> Term | None:
+        """A value as it was on the first pass, of what is known outside of the loop; None where something else is in
+        it."""
+        known: dict[Term, Term] = {}
+        inside = [x for x in t.leaves(term) if x.key > loop.counter.key]
+        for leaf in inside:
+            if leaf in first:
+                known[leaf] = first[leaf]
+                continue
+            asked = next((key for key, x in self.loads.items() if x is leaf), None)
+            found = self.loads.get(_at(asked, first)) if asked is not None else None
+            if not isinstance(found, Term) or found is leaf:
+                return None
+            known[leaf] = found
+        return t.substitute(term, known)
 
     def join_continues(self, exits: Exits) -> None:
         """The state at the end of a pass: the body's end and every ``continue``."""

@@ -26,7 +26,7 @@ from cudalint.ir.types import BOOL, DIM3, Array, Float, Int, Ptr, Struct, Type, 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cudalint.facts.events import GuardWhy, Value
+    from cudalint.facts.events import GuardWhy, LaunchEvent, Value
 
 
 Env = dict[ir.Var, "Value"]
@@ -84,6 +84,8 @@ class State:
         self.loads: dict[tuple[Any, ...], Value] = {}
         self.elements: dict[tuple[Term, Type], Pointer] = {}
         self.globals: dict[ir.Var, Value] = {}
+        self.answers: dict[Value, list[LaunchEvent]] = {}
+        """What was answered when it was asked whether the driver took these launches."""
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}
 
@@ -258,6 +260,19 @@ class State:
             self.flow.asserted.append(Asserted(term, node, self.fn))
         if term is not t.TRUE or loop is not None:
             self.guard = Guard(self.guard, term, why, node, positive, self.fn, len(self.stack), loop)
+            if self.answers and term.op == "eq":
+                for answer, success in (term.args, term.args[::-1]):
+                    asked = self.answers.get(t.bare(answer))
+                    if asked and is_success(success):
+                        self.started(asked, node)
+
+    def started(self, launches: list[LaunchEvent], node: ir.Node) -> None:
+        """The driver took these launches, as far as they are on the way to here: no dimension of theirs was 0."""
+        passed = set(chain(self.guard))
+        for event in launches:
+            if event.guard is None or event.guard in passed:
+                for extent in (*(event.grid or ()), *(event.block or ())):
+                    self.follows(t.truth(extent), node)
 
     def divided(self, divisor: Term, node: ir.Node) -> None:
         """What a host function divides by is not 0 from there on: it would have ended there."""
@@ -297,6 +312,13 @@ class State:
         for var in variables:
             if var in self.env and not isinstance(var.type, Array) and var.kind != "shared":
                 self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
+
+
+def is_success(value: Term) -> bool:
+    """Whether a value is `cudaSuccess`, declared or not."""
+    value = t.bare(value)
+    named = value.op == "atom" and value.data.kind == "name" and value.data.name.endswith("Success")
+    return named or (value.op == "const" and value.data == 0)
 
 
 def asks_arguments(cond: Term) -> bool:

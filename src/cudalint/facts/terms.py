@@ -748,6 +748,13 @@ def constant(p: Poly) -> int | None:
     return p.get(()) if len(p) == 1 else None
 
 
+def bare(term: Term) -> Term:
+    """A value without the conversions around it."""
+    while term.op == "cast":
+        term = term.args[0]
+    return term
+
+
 def atoms_of(p: Poly) -> Iterator[Term]:
     """The atoms of a polynomial, each once, not looking into ``/ % min max``."""
     seen: set[Term] = set()

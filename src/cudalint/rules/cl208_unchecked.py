@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.facts.assigned import children
+from cudalint.facts.calls import LAUNCH_ERRORS
 from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
 from cudalint.rules.draft import Draft
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 CODES = ("CL208",)
 
-_READS = frozenset({"cudaGetLastError", "cudaPeekAtLastError", "hipGetLastError", "hipPeekAtLastError"})
 _RUNTIME = ("cuda", "hip", "cublas", "cufft", "curand", "cusparse", "cusolver", "cudnn", "nccl", "nvtx", "std::")
 _PLAIN = frozenset(
     {"printf", "fprintf", "puts", "malloc", "calloc", "free", "memcpy", "memset", "exit", "abort", "assert", "min",
@@ -113,7 +113,7 @@ def _may_read(node: ir.Call | ir.Opaque) -> bool:
     if isinstance(node, ir.Opaque):
         return True
     name = node.name.removeprefix("::")
-    if name in _READS:
+    if name in LAUNCH_ERRORS:
         return True
     if node.target is not None and node.target.has_body:
         return _reads(node.target, _DEPTH)
@@ -131,7 +131,7 @@ def _reads(function: FunctionDecl, depth: int) -> bool:
     while stack:
         item = stack.pop()
         if isinstance(item, ir.Call):
-            if item.name.removeprefix("::") in _READS:
+            if item.name.removeprefix("::") in LAUNCH_ERRORS:
                 return True
             target = item.target
             if target is not None and target.has_body and target is not function and _reads(target, depth - 1):
