@@ -246,3 +246,13 @@ def test_misuse(cudalint, write, arguments):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("cudalint: --add-ignore")
     assert path.read_text() == KERNEL + RUN
+
+
+def test_nothing_is_changed_where_an_argument_cannot_be_read(cudalint, write):
+    path = write("k.cu", KERNEL + RUN)
+    before = path.read_bytes()
+    done = cudalint("check", "--add-ignore", "a reason", "k.cu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cudalint: a reason: No such file or directory\n" in done.stderr
+    assert done.stderr.endswith("cudalint: no file was changed (a reason follows a '=': --add-ignore=REASON)\n")
+    assert path.read_bytes() == before

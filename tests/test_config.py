@@ -163,6 +163,10 @@ def test_a_configuration_that_says_nothing(cudalint, write):
         ('ignore = ["parsegap"]', "unknown rule 'parsegap' in 'ignore' of cudalint.toml; did you mean 'parse-gap'?"),
         ('extend-select = ["nope"]', "unknown rule 'nope' in 'extend-select' of cudalint.toml"),
         ('exclude = "old"', "'exclude' must be a list of strings"),
+        ('exclude = ["old", "["]', "'exclude' must be a list of globs, and '[' matches nothing"),
+        ('exclude = ["[z-a]"]', "'exclude' must be a list of globs, and '[z-a]' matches nothing"),
+        ('exclude = [""]', "'exclude' must be a list of globs, and '' matches nothing"),
+        ('per-file-ignores = { "!" = ["CL001"] }', "'per-file-ignores' must be a list of globs, and '!' matches"),
         ('per-file-ignores = ["CL001"]', "'per-file-ignores' must be a table"),
         ('per-file-ignores = { "a" = "CL001" }', "'per-file-ignores' must be a table"),
         ('per-file-ignores = { "a" = ["CL9"] }', "unknown rule 'CL9' in 'per-file-ignores' of cudalint.toml"),
@@ -172,6 +176,7 @@ def test_a_configuration_that_says_nothing(cudalint, write):
         ("block-size = 2048", "'block-size' must be a number of threads from 1 to 1024"),
         ("sm-count = 0", "'sm-count' must be a whole number of at least 1"),
         ("max-elements = true", "'max-elements' must be a whole number of at least 1"),
+        (f"max-elements = {1 << 63}", "'max-elements' must be a whole number of at least 1, and of 63 bits at most"),
         ('defines = ["2X"]', "'defines' must be a list of macros"),
         ("defines = { A = 1 }", "'defines' must be a list of macros"),
     ],
@@ -185,6 +190,16 @@ def test_faults(cudalint, write, text, says):
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
     assert cudalint("check", "--isolated").returncode == 1
+
+
+def test_an_include_path_that_is_not_there_is_told(cudalint, write):
+    write("k.cu", BOTH)
+    write("cudalint.toml", 'include-paths = ["gone", "."]\n')
+    done = cudalint("check")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "cudalint: cudalint.toml: 'include-paths': there is no folder 'gone'\n",
+    )
 
 
 def test_a_pyproject_that_is_not_about_cudalint_may_be_anything(cudalint, write):

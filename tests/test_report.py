@@ -168,6 +168,7 @@ def test_github():
     assert rendered("github", finding(level="note")).startswith("::notice ")
     assert "file=a%2Cb%3A%25.cu,line" in rendered("github", finding(file="/p/a,b:%.cu"))
     assert ",col=" not in rendered("github", finding(end_line=3))
+    assert "file=a\ufffd[31m%0D\ufffd.cu,line" in rendered("github", finding(file="/p/a\x1b[31m\r\x07.cu"))
 
 
 def sarif_schema():

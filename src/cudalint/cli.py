@@ -310,9 +310,13 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _add_ignore(options: argparse.Namespace, run: Options, result: Result) -> int:
-    """Writes suppressions into the sources and says which."""
+    """Writes suppressions into the sources and says which: of all that was named, or of nothing."""
     from cudalint import add_ignore, fix
     from cudalint.engine import check
+
+    if result.problems:
+        print("cudalint: no file was changed (a reason follows a '=': --add-ignore=REASON)", file=sys.stderr)
+        return 2
 
     def again(texts: Mapping[str, bytes]) -> Result:
         return check(options.paths or ["."], run._replace(texts=texts))
@@ -324,7 +328,7 @@ def _add_ignore(options: argparse.Namespace, run: Options, result: Result) -> in
         write_out(options, [visible(line) + "\n" for line in ignored.written])
     for line in (*problems, *ignored.left, ignored.summary):
         print(f"cudalint: {line}", file=sys.stderr)
-    return 2 if problems or result.problems else 0
+    return 2 if problems else 0
 
 
 def _repaired(options: argparse.Namespace, run: Options, result: Result) -> Repaired:

@@ -7,6 +7,7 @@ parser is loaded.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -185,6 +186,9 @@ def _parse(table: Any, base: str, path: str) -> Config:
     for _, selectors in config.per_file_ignores:
         validate(selectors, f"'per-file-ignores' of {where}")
     validate((selector for selector, _ in config.level), f"'level' of {where}")
+    for folder in config.include_paths:
+        if not os.path.isdir(os.path.join(base, folder)):
+            print(f"cudalint: {where}: 'include-paths': there is no folder '{folder}'", file=sys.stderr)
     return config
 
 
@@ -194,11 +198,29 @@ def _strings(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _globs(value: Any) -> tuple[str, ...]:
+    globs = _strings(value)
+    for glob in globs:
+        if not _can_match(glob):
+            raise ValueError(f"a list of globs, and '{glob}' matches nothing")
+    return globs
+
+
+def _can_match(glob: str) -> bool:
+    """Is it a pattern of a .gitignore that some path may match?"""
+    try:
+        return any(pattern.regex is not None for pattern in _spec((glob,)).patterns)
+    except (ValueError, re.error):
+        return False
+
+
 def _ignores(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     try:
-        return tuple((glob, _strings(selectors)) for glob, selectors in value.items())
+        ignores = tuple((glob, _strings(selectors)) for glob, selectors in value.items())
     except (AttributeError, ValueError):
         raise ValueError('a table from globs to lists of rules, like { "tests/*" = ["CL204"] }') from None
+    _globs([glob for glob, _ in ignores])
+    return ignores
 
 
 def _levels(value: Any) -> tuple[tuple[str, Level], ...]:
@@ -219,8 +241,8 @@ def _defines(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def _positive(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError("a whole number of at least 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 1 << 63:
+        raise ValueError("a whole number of at least 1, and of 63 bits at most")
     return value
 
 
@@ -234,7 +256,7 @@ _KEYS: Mapping[str, Callable[[Any], Any]] = {
     "select": _strings,
     "ignore": _strings,
     "extend-select": _strings,
-    "exclude": _strings,
+    "exclude": _globs,
     "per-file-ignores": _ignores,
     "include-paths": _strings,
     "defines": _defines,

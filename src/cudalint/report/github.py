@@ -27,6 +27,7 @@ def render(report: Report) -> Iterator[str]:
 
 
 def _data(text: str) -> str:
+    text = "".join(c if c.isprintable() or c in "\r\n" else "\ufffd" for c in text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
