@@ -38,6 +38,17 @@ def test_fix_repairs_the_file_and_reports_what_is_left(cudalint, write):
     assert cudalint("check", "--fix").stderr == "cudalint: 0 findings repaired in 0 files\n"
 
 
+def test_findings_that_are_gone_are_counted_not_repairs(cudalint, write):
+    """Two launches of one size, each of which asks for the guard that the other one gets."""
+    text = (ROOT / "fixtures/CL204-empty-launch/faulty-checked-launch-before.cu").read_text()
+    write("k.cu", text)
+    before = len(cudalint.json("k.cu"))
+    done = cudalint("check", "--fix", "--unsafe-fixes", "--output-format", "json", "k.cu")
+    gone = before - len(json.loads(done.stdout))
+    assert gone > 0
+    assert f"cudalint: {gone} findings repaired in 1 file" in done.stderr
+
+
 def test_diff_changes_nothing_and_can_be_applied(cudalint, write, folder):
     path = write("src/k.cu", COUNT)
     done = cudalint("check", "--diff")

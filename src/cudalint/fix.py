@@ -11,7 +11,7 @@ from cudalint.engine import UNUSED
 from cudalint.frontend.source import decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from cudalint.engine import Result
     from cudalint.findings import Edit, Finding
@@ -26,7 +26,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 class Repaired(NamedTuple):
     """``texts`` are the new contents of files (bytes on disk, by absolute path), ``before`` the old ones; ``fixed``
-    counts the findings that were repaired; ``result`` is what is left, in the repaired files."""
+    counts the findings that the repairs did away with; ``result`` is what is left, in the repaired files."""
 
     result: Result
     texts: dict[str, bytes]
@@ -77,14 +77,21 @@ def repair(result: Result, again: Check, overlay: Mapping[str, bytes], *, unsafe
                 continue
             new = with_fixes(chosen)
             now = again({**texts, **new}, sorted(new))
-        fixed += len(chosen)
+        fixed += _gone(left, now, new)
         texts.update(new)
         left, seen = now, set(new)
     before = {path: before[path] for path in texts}
     rest = again(texts, None) if texts else result
+    fixed += _gone(result, rest, checked - texts.keys())
     if refused:  # offered no more: it would be taken back again
         rest = rest._replace(findings=[f._replace(fix=None) if f.fingerprint in refused else f for f in rest.findings])
     return Repaired(rest, texts, before, fixed)
+
+
+def _gone(before: Result, after: Result, files: Container[str]) -> int:
+    """How many findings in some files are not there any more: a repair may be that of several."""
+    had, has = (Counter((f.span.file, f.code) for f in x.findings if f.span.file in files) for x in (before, after))
+    return (had - has).total()
 
 
 def fixable(findings: Iterable[Finding], *, unsafe: bool) -> int:
