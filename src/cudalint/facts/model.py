@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudalint.config import Config
-    from cudalint.facts.events import Flow, LaunchEvent, Obj
+    from cudalint.facts.events import Flow, Guard, LaunchEvent, Obj
     from cudalint.facts.passed import Caller
     from cudalint.facts.terms import Interval, Term
     from cudalint.ir.nodes import Function, FunctionDecl
@@ -158,7 +158,8 @@ class Launch:
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
-        self.grid, self.block = event.grid, event.block
+        chosen = dict(_chosen(event.guard))
+        self.grid, self.block = _where(event.grid, chosen), _where(event.block, chosen)
         self._mapping: dict[Term, Term] | None = None
         self._conditions: list[Term] | None = None
         self.callers: list[Caller] = []
@@ -268,6 +269,23 @@ class Launch:
                 if extent in result:
                     result[index] = (0, max(0, result[extent][1] - 1))
         return result
+
+
+def _chosen(guard: Guard | None) -> Iterator[tuple[Term, Term]]:
+    """The sizes that a branch fixes: `case 64:`, `if (n == 64)`."""
+    for term in conjuncts(guard):
+        if term.op == "eq":
+            for size, value in (term.args, term.args[::-1]):
+                if size.op == "atom" and isinstance(size.type, Int) and value.op == "const":
+                    yield size, value
+
+
+def _where(triple: tuple[Term, Term, Term] | None, chosen: dict[Term, Term]) -> tuple[Term, Term, Term] | None:
+    """Dimensions where sizes have these values."""
+    if triple is None or not chosen:
+        return triple
+    x, y, z = (t.substitute(extent, chosen) for extent in triple)
+    return x, y, z
 
 
 def _map_record(formal: Record, actual: Record) -> Iterator[tuple[Term, Term]]:
