@@ -410,3 +410,12 @@ def test_a_kernel_with_a_jump_says_that_it_was_not_checked(beside):
     host = "void run(int n) { if (n < 0) goto done; n = 1;\ndone:; }\n"
     (found,) = beside("jump.cu", text + host)
     assert found.startswith("jump.cu:4:17: note CL001 parse-gap: a jump is not followed: this function was not checked")
+
+
+@pytest.mark.parametrize("comment", ["", "// why\n", "/* why */", "\n// why )\n\n", "/* a,\n b */\n"])
+def test_a_comment_between_arguments_changes_nothing(cudalint, write, comment):
+    use = f"INST(if (x) y;,{comment}\n 2)"
+    body = "    int i = blockIdx.x;\n    " + use + "\n    x[i] = 1;\n"
+    write("a.cu", "#define INST(...) __VA_ARGS__\n__global__ void k(float *x, int n) {\n" + body + "}\n")
+    codes = [each["code"] for each in cudalint.json("a.cu")]
+    assert codes == ["CL001", "CL001"]

@@ -653,11 +653,12 @@ class _Second:
                 here = (token.start, token.end, same)
             else:
                 here = (start, stop, False)
-            if same and origin[2] and (between := text[origin[1] : here[0]]).isspace() and len(between) < 400:
-                # From one argument: with the white space between them as it is there.
-                out += between, token.text
+            apart_by = here[0] - origin[1]
+            if same and origin[2] and 0 < apart_by < 4000 and _SPACE.fullmatch(text, origin[1], here[0]):
+                # From one argument: with the white space between them as it is there, blanks for comments.
+                out += text[origin[1] : here[0]].translate(_BLANKS), token.text
                 origin = (origin[0], here[1], True)
-                length += len(between) + len(token.text)
+                length += apart_by + len(token.text)
                 last = token.text[-1]
                 continue
             apart = token.space or _CLASSES[last] & _CLASSES[token.text[0]]
