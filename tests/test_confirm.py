@@ -205,3 +205,22 @@ def test_misuse(write: Any, cudalint: Cudalint) -> None:
     assert cudalint("confirm", "course.cu", "--as", "CL999").returncode == 2
     assert cudalint("confirm", "course.cu", "--as", "CL202", "--kernel", "none").returncode == 2
     assert cudalint("confirm", "course.cu", "--sizes", "many").returncode == 2
+
+
+def test_short_memory_does_not_hide_elements_without_a_thread(write: Any, cudalint: Cudalint) -> None:
+    """The host allocates bytes for elements (CL217), and what the floored grid loses lies beyond them."""
+    text = """\
+__global__ void fill(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1.0f;
+}
+void run(int n) {
+    float *x;
+    cudaMalloc(&x, n);
+    fill<<<n / 256, 256>>>(x, n);
+}
+"""
+    write("a.cu", text)
+    out = cudalint("confirm", "--backend", "sim", "--select", "CL203,CL217", "a.cu").stdout
+    assert "a.cu:8:5: CL203 floor-div-grid in run: confirmed at n = 257: processed the first 256 elements only" in out
+    assert "a.cu:7:5: CL217 bytes-not-elements in run: confirmed" in out
