@@ -29,7 +29,7 @@ _TRIES = 8
 _LOADS = 3
 """Reads of an array that are looked at: a hole shows at the first ones."""
 _MOST_PASSES = 64
-_BUDGET = 32_000
+_BUDGET = 48_000
 """Accesses of single threads that are evaluated for one kernel; what takes more is left alone."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
 
@@ -146,14 +146,15 @@ def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budg
         # All passes of loops are gone through, not the one of the case.
         trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
         x, y, z = trial.grid
-        for block in dict.fromkeys([(0, 0, 0), (x - 1, y - 1, z - 1)]):
+        for block in dict.fromkeys([(0, 0, 0), (x - 1, y - 1, z - 1), (x - 1, 0, 0)]):
             for passes in _common_passes(load, stores, trial.at(block, (0, 0, 0))):
                 found = _missing(trial, block, stores, load, passes, budget)
                 if found is None:
                     return None
-                whole = whole or not found
-                if found and hole is None:
-                    hole = _Hole(trial, block, *found[0])
+                missing, stored = found
+                whole = whole or (stored and not missing)
+                if missing and hole is None:
+                    hole = _Hole(trial, block, *missing[0])
         if hole is not None and whole:
             return hole
     return None
@@ -172,8 +173,9 @@ def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> It
 
 def _missing(
     trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int], budget: _Budget
-) -> list[tuple[Triple, int]] | None:
-    """Threads that stored, and read what nobody stored, with the positions; None where that cannot be told."""
+) -> tuple[list[tuple[Triple, int]], bool] | None:
+    """Threads that stored, and read what nobody stored, with the positions; whether anybody stored at all (a block may
+    lie out of range). None where that cannot be told."""
     written: set[int] = set()
     busy: list[tuple[Triple, dict[Term, Any]]] = []
     for thread in trial.threads():
@@ -196,7 +198,7 @@ def _missing(
             return None
         read = read or bool(found)
         missing += [(thread, p) for p in found if p not in written]
-    return missing if read else None
+    return (missing, bool(busy)) if read or not busy else None
 
 
 def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] | None:
