@@ -29,7 +29,7 @@ MAX_HOST = 64 << 20
 
 ENTRIES = ("RawKernel", "RawModule", "SourceModule", "load_inline", "nvrtcCreateProgram", "Program")
 """Functions of Python libraries that take CUDA, by the last part of their names."""
-_ENTRY = re.compile(rb"\b(?:%s)\b" % "|".join(ENTRIES).encode())
+_ENTRY = re.compile(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
 _HOST = re.compile(r"\.(?:ipynb|py)(?=/)" if os.sep == "/" else r"\.(?:ipynb|py)(?=[\\/])", re.IGNORECASE)
 
 
@@ -210,8 +210,9 @@ class Embedded(SourceFile):
     __slots__ = ("host_file", "layer")
 
     def __init__(self, path: str, layer: Layer, host: Host, reading: Reading = "device") -> None:
-        super().__init__(path, bytes(layer.text), host.env, reading)
+        super().__init__(path, b"", host.env, reading)
         self.layer, self.host_file = layer, host
+        self.raw = bytes(layer.text).replace(b"\0", b" ")  # `'\0'` is one in a string that is not raw
 
     def _again(self, reading: Reading) -> Embedded:
         return Embedded(self.path, self.layer, self.host_file, reading)

@@ -239,8 +239,11 @@ class _Module:
         how = "by an f-string" if isinstance(node, ast.JoinedStr) else "when the program runs"
         raise Unreadable(node, f"it is CUDA that is put together {how}")
 
-    def _assigned(self, node: ast.Name, scopes: tuple[Scope, ...]) -> tuple[list[_Assigned], tuple[Scope, ...]]:
-        """What a name may be: the last that its own scope assigned to it before, or all that a scope around assigns."""
+    def _assigned(
+        self, node: ast.Name, scopes: tuple[Scope, ...], *, every: bool = False
+    ) -> tuple[list[_Assigned], tuple[Scope, ...]]:
+        """What a name may be: the last that its own scope assigned to it before (unless ``every`` one is asked for), or
+        all that a scope around assigns."""
         for depth in range(len(scopes), 0, -1):
             scope = scopes[depth - 1]
             if isinstance(scope, ast.ClassDef) and depth != len(scopes):
@@ -249,7 +252,7 @@ class _Module:
             if assigned:
                 assigned = sorted(assigned, key=lambda each: each.line)
                 before = [each for each in assigned if each.line <= node.lineno]
-                if depth == len(scopes) and before:
+                if depth == len(scopes) and before and not every:
                     assigned = before[-1:]
                 return assigned, scopes[:depth]
         return [], ()
@@ -261,7 +264,7 @@ class _Module:
                 if holds_cuda(each.value.encode("utf-8", "replace")):
                     return True
             elif isinstance(each, ast.Name) and step < _MOST_STEPS:
-                assigned, around = self._assigned(each, scopes)
+                assigned, around = self._assigned(each, scopes, every=True)
                 values = [x.value for x in assigned if x.value is not None and x.value is not node]
                 if any(self.shows_cuda(value, around, step + 4) for value in values):
                     return True

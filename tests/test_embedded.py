@@ -1,0 +1,487 @@
+"""CUDA in notebooks and in strings of Python: the right place in the outer file, repaired and suppressed there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cudalint.findings import Edit
+from cudalint.fix import edited
+from cudalint.frontend.embedded import Host, host_of, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Cudalint
+
+    from cudalint.frontend.embedded import Embedded
+
+    Write = Callable[..., Path]
+
+KERNEL = """\
+__global__ void scale(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+"""
+LAUNCH = """\
+void run(float *x, int n) {
+    scale<<<n / 256, 256>>>(x, n);
+}
+"""
+FAULTY = KERNEL + LAUNCH
+REPAIRED = FAULTY.replace("scale<<<n / 256", "if (n > 0) scale<<<n / 256 + (n % 256 != 0)")
+
+
+def code(source: str | list[str]) -> dict[str, Any]:
+    return {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": source}
+
+
+def notebook(*cells: str, indent: int | None = 1, whole: bool = False) -> str:
+    """A notebook with code cells behind one of text, as Jupyter writes it; ``whole``: a cell's source is one string."""
+    text = {"cell_type": "markdown", "metadata": {}, "source": ["# größer\n", "__global__"]}
+    book = {
+        "cells": [text, *(code(cell if whole else cell.splitlines(keepends=True)) for cell in cells)],
+        "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
+    }  # fmt: skip
+    return json.dumps(book, indent=indent, ensure_ascii=False) + "\n"
+
+
+def module(literal: str, before: str = "") -> str:
+    return f"import cupy\n{before}m = cupy.RawModule(code={literal})\n"
+
+
+def cell_of(path: Path, number: int) -> str:
+    return "".join(json.loads(path.read_bytes())["cells"][number - 1]["source"])
+
+
+def string_of(path: Path) -> str:
+    """The longest string of a Python file."""
+    constants = [n.value for n in ast.walk(ast.parse(path.read_bytes())) if isinstance(n, ast.Constant)]
+    return max((text for text in constants if isinstance(text, str)), key=len)
+
+
+# Places
+
+
+def test_the_place_is_the_one_in_the_outer_file(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", module('"""' + FAULTY + '"""', 'größe = "ä"; '))
+    write("b.ipynb", notebook("%%cu\n" + FAULTY))
+    at_py, at_nb = cudalint.json(".")
+    line = "scale<<<n / 256, 256>>>(x, n)"
+    rows = (cudalint.folder / "a.py").read_text().split("\n")
+    assert rows[at_py["line"] - 1][at_py["column"] - 1 : at_py["end_column"] - 1] == line
+    assert "cell" not in at_py
+    rows = (cudalint.folder / "b.ipynb").read_text().split("\n")
+    assert rows[at_nb["line"] - 1][at_nb["column"] - 1 : at_nb["end_column"] - 1] == line
+    assert at_nb["cell"] == {"number": 2, "line": 7, "column": 5}
+    assert at_nb["related"][0]["cell"] == {"number": 2, "line": 2, "column": 17}
+    full = cudalint("check", "b.ipynb").stdout
+    assert full.startswith("b.ipynb:cell 2:7:5: error CL203")
+    assert "\n7 | scale<<<n / 256, 256>>>(x, n);\n  | ^^^" in full
+
+
+def test_every_format_has_the_place(cudalint: Cudalint, write: Write) -> None:
+    write("b.ipynb", notebook("%%cu\n" + FAULTY))
+    [found] = cudalint.json("b.ipynb")
+    line, column = found["line"], found["column"]
+
+    def said(name: str) -> str:
+        return cudalint("check", "--output-format", name, "b.ipynb").stdout
+
+    assert said("concise").startswith("b.ipynb:cell 2:7:5: error CL203")
+    assert f"file=b.ipynb,line={line},endLine={line},col={column}," in said("github")
+    assert json.loads(said("gitlab"))[0]["location"] == {"path": "b.ipynb", "lines": {"begin": line, "end": line}}
+    region = json.loads(said("sarif"))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["region"]
+    assert (region["startLine"], region["startColumn"]) == (line, column)
+    assert f'line="{line}"' in said("junit")
+
+
+def test_cells_see_one_another_and_the_folder(cudalint: Cudalint, write: Write) -> None:
+    write("block.cuh", "#define BLOCK 256\n")
+    launch = LAUNCH.replace("256", "BLOCK")
+    write("b.ipynb", notebook(
+        "%%writefile src/scale.cuh\n#include \"block.cuh\"\n" + KERNEL,
+        "%%writefile main.cu\n#include \"src/scale.cuh\"",
+        "%%writefile -a main.cu\n" + launch,
+    ))  # fmt: skip
+    [found] = cudalint.json("b.ipynb")
+    assert (found["code"], found["cell"]["number"], found["cell"]["line"]) == ("CL203", 4, 3)
+    assert found["related"][0]["cell"]["number"] == 2
+    done = cudalint("contract", "b.ipynb")
+    assert done.stdout.startswith("b.ipynb:cell 2:3: scale\n")
+    assert "launched at cell 4, line 3: broken" in done.stdout
+
+
+MAGICS = ["%%cu", "%%cuda", "%%cuda --name k.cu", '%%cuda_group_save --name "k.cu" --group one', "\n%%cu",
+          "%%writefile k.cu", "%%file ./sub/k.cuh", "%%writefile /content/k.hpp"]  # fmt: skip
+
+
+@pytest.mark.parametrize("magic", MAGICS)
+def test_magics(magic: str) -> None:
+    [text] = sources("/n.ipynb", notebook(f"{magic}\n{FAULTY}").encode()).values()
+    assert text.raw.decode() == FAULTY
+    assert text.raw_span(0, 10).cell == (2, magic.count("\n") + 2, 1)
+
+
+@pytest.mark.parametrize("magic", ["%%bash", "%%writefile notes.txt", "%%writefile", "%%html", "%%"])
+def test_other_cells_are_nothing_to_us(magic: str) -> None:
+    host = Host("/n.ipynb", notebook(f"{magic}\n{FAULTY}", "%%cu\n" + FAULTY).encode())
+    assert [text.raw_span(0, 1).cell[0] for text in host.sources.values()] == [3]  # type: ignore[index]
+    assert not host.gaps
+
+
+def test_a_file_that_is_written_once_more_is_another(cudalint: Cudalint, write: Write) -> None:
+    write("b.ipynb", notebook("%%writefile k.cu\n" + FAULTY, "%%writefile k.cu\n" + FAULTY))
+    assert [f["cell"]["number"] for f in cudalint.json("b.ipynb")] == [2, 3]
+
+
+ENTRIES = [
+    ("import cupy as cp", "cp.RawKernel({}, 'k')"),
+    ("from cupy import RawModule as M", "M(options=(), code={})"),
+    ("from pycuda.compiler import SourceModule", "SourceModule({})"),
+    ("import pycuda.compiler", "pycuda.compiler.SourceModule(source={})"),
+    ("import pycuda.compiler as c", "c.DynamicSourceModule({})"),
+    ("from pycuda.compiler import *", "SourceModule({})"),
+    ("from torch.utils import cpp_extension", "cpp_extension.load_inline('n', '', {})"),
+    ("from torch.utils.cpp_extension import load_inline", "load_inline(name='n', cpp_sources='', cuda_sources=[{}])"),
+    ("from cuda.core.experimental import Program", "Program({}, code_type='c++')"),
+    ("from cuda.bindings import nvrtc", "nvrtc.nvrtcCreateProgram(str.encode({}), b'k', 0, [], [])"),
+    ("import cupy\nTEXT = {}", "cupy.RawModule(code=TEXT)"),
+    ("import cupy\ndef f():\n  text: str = {}", "  return cupy.RawModule(code=text.encode())"),
+    ("import cupy\nTEXT = {}\ndef f():", "  return lambda: cupy.RawModule(code=TEXT)"),
+    ("import cupy\nHEAD = ''\nTEXT = HEAD + {}", "cupy.RawModule(code=TEXT + '')"),
+]
+
+
+@pytest.mark.parametrize(("start", "call"), ENTRIES)
+def test_what_takes_cuda(start: str, call: str) -> None:
+    text = f"{start}\n{call}\n".replace("{}", f'"""{FAULTY}"""')
+    [found] = sources("/a.py", text.encode()).values()
+    assert found.raw.decode().strip() == FAULTY.strip()
+
+
+NOT_CUDA = [
+    "def RawKernel(x): pass\nRawKernel({})",
+    "import cupy\ncupy.other.RawKernel({})",
+    "from mine import SourceModule\nSourceModule({})",
+    "import cupy\nTEXT = {}\ncupy.RawModule(path='x.cu')",
+    "import cupy\ncupy.ElementwiseKernel('', '', {})  # RawKernel",
+    "import cupy\ndef f(text={}):\n  cupy.RawModule(code=None)",
+]
+
+
+@pytest.mark.parametrize("text", NOT_CUDA)
+def test_what_does_not(text: str) -> None:
+    host = Host("/a.py", text.replace("{}", f'"""{FAULTY}"""').encode())
+    assert not host.sources
+    assert not host.gaps
+
+
+UNREADABLE = [
+    ("cupy.RawModule(code=f'''{F}''')\n", "an f-string"),
+    ("cupy.RawModule(code='''{F}''' % n)", "when the program runs"),
+    ("cupy.RawModule(code='''{F}'''.format(1))", "when the program runs"),
+    ("cupy.RawModule(code='''{F}''' + head())", "when the program runs"),
+    ("TEXT = f'''{F}'''\nfor k in 'ab': cupy.RawKernel(TEXT, k)\ncupy.RawKernel(TEXT, 'c')", "an f-string"),
+    ("TEXT = '''{F}'''\nTEXT += tail()\ncupy.RawModule(code=TEXT)", "when the program runs"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), UNREADABLE)
+def test_what_cannot_be_read_is_told_once(text: str, why: str) -> None:
+    host = Host("/a.py", ("import cupy\n" + text.replace("{F}", KERNEL.replace("{", "{{").replace("}", "}}"))).encode())
+    assert not host.sources
+    [gap] = host.gaps
+    assert why in gap.why
+    assert gap.end > gap.start > 0
+
+
+def test_of_texts_of_other_files_nothing_is_said() -> None:
+    text = (
+        "import cupy\ncupy.RawModule(code=open('k.cu').read())\ndef f(c): return cupy.RawModule(code=c)\n# __global__"
+    )
+    assert not Host("/a.py", text.encode()).gaps
+
+
+# Repairs
+
+
+def form(literal: str) -> Callable[[str], str]:
+    return lambda text: module(literal.replace("TEXT", text))
+
+
+def lines_of(text: str) -> str:
+    return "(\n" + "".join(f"    {line!r}  # a line\n" for line in text.splitlines(keepends=True)) + ")"
+
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "raw.py": form("r'''TEXT'''"),
+    "triple.py": form('u"""\\\nTEXT\\x20"""'),
+    "lines.py": lambda text: module(lines_of(text)),
+    "one.py": lambda text: module(json.dumps(text)),
+    "crlf.py": lambda text: module("'''" + text + "'''").replace("\n", "\r\n"),
+    "book.ipynb": lambda text: notebook("1", "%%cu\n" + text),
+    "small.ipynb": lambda text: notebook("%%cu\n" + text, indent=None),
+    "whole.ipynb": lambda text: notebook("%%cu\n" + text, whole=True),
+    "later.ipynb": lambda text: notebook("import cupy\nT = '''\n" + text + "'''", "%time\ncupy.RawModule(code=T)"),
+}
+
+
+def test_repairs_are_made_in_place(cudalint: Cudalint, write: Write) -> None:
+    for name, made in FORMS.items():
+        write(name, made(FAULTY))
+    diff = cudalint("check", "--diff", ".")
+    assert diff.returncode == 1
+    assert diff.stdout.count("+++") == len(FORMS)
+    done = cudalint("check", "--fix", ".")
+    assert done.returncode == 0, done.stdout
+    for name, made in FORMS.items():
+        assert (cudalint.folder / name).read_bytes().decode() == made(REPAIRED), name
+
+
+def test_a_repair_of_several_lines(cudalint: Cudalint, write: Write) -> None:
+    text = (
+        "__global__ void ends(float *out, const float *in, int n) {\n    __shared__ float t[256];\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i >= n) return;\n    t[threadIdx.x] = in[i];\n"
+        "    __syncthreads();\n    if (threadIdx.x == 0) out[blockIdx.x] = t[255] * (\"a\\\\\"[0] + '\\n');\n}\n"
+    )
+    for name, made in FORMS.items():
+        if name not in ("one.py", "lines.py"):
+            write(name, made(text.replace("\\", "\\\\") if name in ("triple.py", "crlf.py", "later.ipynb") else text))
+    write("one.py", module(json.dumps(text)))
+    write("plain.cu", text)
+    cudalint("check", "--fix", "--unsafe-fixes", ".")
+    repaired = (cudalint.folder / "plain.cu").read_text()
+    assert (cudalint.folder / "one.py").read_text() == module(json.dumps(repaired))
+    assert cell_of(cudalint.folder / "book.ipynb", 3) == "%%cu\n" + repaired
+    assert string_of(cudalint.folder / "raw.py") == repaired
+    assert string_of(cudalint.folder / "crlf.py") == repaired
+    if repaired != text:
+        assert (cudalint.folder / "book.ipynb").read_text() == notebook("1", "%%cu\n" + repaired)
+
+
+def test_stdin(cudalint: Cudalint) -> None:
+    for name in ("raw.py", "book.ipynb"):
+        text = FORMS[name](FAULTY)
+        assert [f["code"] for f in cudalint.json("--stdin-filename", name, stdin=text)] == ["CL203"]
+        done = cudalint("check", "--fix", "--stdin-filename", name, stdin=text)
+        assert done.stdout == FORMS[name](REPAIRED)
+
+
+# Suppressions, baselines, changes
+
+
+def test_suppressions(cudalint: Cudalint, write: Write) -> None:
+    kept = FAULTY.replace("(x, n);\n}", "(x, n);  // cudalint: ignore[CL203]: known\n}")
+    for name, made in FORMS.items():
+        write(name, made(kept))
+    done = cudalint("check", ".")
+    assert done.stdout == f"No findings in {len(FORMS)} files.\n"
+    # it speaks for its own text, though all of a small notebook is one line
+    write("small.ipynb", notebook("%%cu\n" + kept, "%%cu\n" + FAULTY, "%%cu\n// cudalint: ignore[CL301]\n" + KERNEL,
+                                  indent=None))  # fmt: skip
+    found = cudalint.json("small.ipynb")
+    assert [(f["code"], f["cell"]["number"], f["cell"]["line"]) for f in found] == [("CL203", 3, 7), ("CL002", 4, 2)]
+
+
+def test_add_ignore(cudalint: Cudalint, write: Write) -> None:
+    for name, made in FORMS.items():
+        write(name, made(FAULTY))
+    done = cudalint("check", "--add-ignore=known", ".")
+    comment = "// cudalint: ignore[CL203]: known"
+    assert f"book.ipynb:cell 3:7: {comment}\n" in done.stdout
+    assert f"raw.py:7: {comment}\n" in done.stdout
+    for name, made in FORMS.items():
+        assert (cudalint.folder / name).read_bytes().decode() == made(FAULTY.replace("(x, n);", f"(x, n); {comment}"))
+    assert cudalint("check", ".").returncode == 0
+
+
+def test_baseline_and_fingerprints(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", module("'''" + FAULTY + "'''"))
+    write("b.ipynb", notebook("%%cu\n" + FAULTY))
+    before = [f["fingerprint"] for f in cudalint.json(".")]
+    assert cudalint("check", "--write-baseline", "base.json", ".").returncode == 0
+    # elsewhere in the file, and in how it is written
+    write("a.py", module(lines_of(FAULTY), "x = 1\n"))
+    write("b.ipynb", notebook("new", "%%cu\n" + FAULTY, indent=None))
+    assert [f["fingerprint"] for f in cudalint.json(".")] == before
+    assert cudalint.json("--baseline", "base.json", ".") == []
+
+
+def test_changed_since(cudalint: Cudalint, write: Write, folder: Path) -> None:
+    (folder / ".git").rmdir()
+
+    def git(*arguments: str) -> None:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "core.autocrlf=false")
+        subprocess.run(["git", *who, *arguments], cwd=folder, env=clean, check=True, capture_output=True)
+
+    other = FAULTY.replace("scale", "grow")
+    write("a.py", module("'''" + FAULTY + other + "'''"))
+    write("b.ipynb", notebook("%%cu\n" + FAULTY, "%%cu\n" + other))
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    assert cudalint.json("--changed-since", "HEAD", ".") == []
+    write("a.py", module("'''" + FAULTY + other.replace("2.0f", "3.0f") + "'''", "import os\n"))
+    write("b.ipynb", notebook("new", "%%cu\n" + FAULTY, "%%cu\n" + other, "%%cu\n" + FAULTY.replace("2.0f", "4.0f")))
+    found = cudalint.json("--changed-since", "HEAD", ".")
+    assert [(f["file"], f["line"]) for f in found if f["file"] == "a.py"] == [("a.py", 15)]
+    assert [f["cell"]["number"] for f in found if "cell" in f] == [5]
+
+
+# What is walked, and what is wrong with it
+
+
+def test_files_without_cuda_are_left_out(cudalint: Cudalint, write: Write) -> None:
+    write("plain.py", "x = '__global__'\n")
+    write("plain.ipynb", notebook("1 + 1"))
+    write("venv/pyvenv.cfg", "")
+    write("venv/lib/a.py", module("'''" + FAULTY + "'''"))
+    write("src/A.PY", module("'''" + FAULTY + "'''"))
+    assert cudalint.concise(".") == ["src/A.PY:7: CL203"]
+    assert cudalint("check", "--force-exclude", "plain.py").stderr.startswith("cudalint: no CUDA file to check")
+    write("folder.py/k.cu", FAULTY)
+    assert cudalint.concise("folder.py") == ["folder.py/k.cu:6: CL203"]
+
+
+WRONG = [
+    ("a.py", "import cupy\nprint 'RawKernel __global__'\n", 2, "no Python"),
+    ("a.py", "# coding: shift_jis\n# ä\nRawKernel = '__global__'\n", 1, "encoding"),
+    ("a.py", "RawKernel('__global__')\n" + "(" * 500, 2, "no Python"),
+    ("a.ipynb", '{"cells": [\n"%%cu __global__"', 2, "no notebook"),
+    ("a.ipynb", '["%%cu __global__"]', 1, "no cells"),
+    ("a.ipynb", '{"cells": {}, "a": "%%cu __global__"}', 1, "no cells"),
+    ("a.ipynb", '{"worksheets": [], "a": "%%cu __global__"}', 1, "2013"),
+    ("a.ipynb", "[" * 100_000 + '"%%cu __global__"', 1, "no notebook"),
+    ("a.ipynb", notebook("from cupy import RawKernel\nprint 'RawKernel __global__'"), 17, "no Python"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "line", "words"), WRONG)
+def test_what_cannot_be_parsed_is_told_in_a_line(
+    cudalint: Cudalint, write: Write, name: str, text: str, line: int, words: str
+) -> None:
+    write(name, text)
+    for arguments in ((name,), (".",)):
+        [found] = cudalint.json(*arguments)
+        assert (found["code"], found["file"], found["level"]) == ("CL001", name, "note")
+        assert words in found["message"]
+        assert abs(found["line"] - line) <= 1
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [1, None, "x", {}, {"cell_type": "code"}, {"cell_type": "code", "source": 3}, code(["%%cu\n", 1])],  # type: ignore[list-item]
+        [code("%%cu"), code("%%writefile -a k.cu"), code([]), code(["", "%%cu\n", "", "__global__ void k() {}"])],
+        [code('%%writefile "k.cu\n__global__ void f();'), code("%%writefile ../../k.cu\n\ud800")],
+    ],
+)
+def test_odd_cells(cells: list[Any]) -> None:
+    text = json.dumps({"x": '"%%', "cells": cells, "__global__": 1})
+    for source in sources("/n.ipynb", text.encode()).values():
+        source.raw_span(0, len(source.raw))
+
+
+def test_a_text_is_no_folder_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "a.py").mkdir()
+    assert host_of(str(tmp_path / "a.py" / "k.cu")) is None
+    assert host_of(str(tmp_path / "b.py" / "sub" / "k.cu")) == str(tmp_path / "b.py")
+    assert host_of(str(tmp_path / "b.py")) is None
+
+
+# The map
+
+
+CHARACTERS = st.text(
+    st.sampled_from("ab\"'\\\n\té€😀\x00{}%x1u") | st.characters(exclude_categories=["Cs"]), max_size=12
+)
+QUOTES = st.sampled_from(["'", '"', "'''", '"""'])
+
+
+def spelled(text: str, quote: str, how: list[int]) -> str:
+    """A literal of the text: each character as itself or by one of its escapes."""
+    out = []
+    for i, c in enumerate(text):
+        ways = [f"\\U{ord(c):08x}"]
+        if ord(c) < 0x10000:
+            ways.append(f"\\u{ord(c):04X}")
+        if ord(c) < 0x100:
+            ways += [f"\\x{ord(c):02x}", f"\\{ord(c):03o}"]
+        if c not in "\\\r\0" + quote[0] and (c != "\n" or len(quote) == 3):
+            ways += [c] * 3
+        if c == "\n":
+            ways += ["\\n", "\\\n\\n"]
+        out.append(ways[how[i % len(how)] % len(ways)])
+    return quote + "".join(out) + quote
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(CHARACTERS, QUOTES), min_size=1, max_size=4), st.lists(st.integers(0, 50), min_size=1))
+def test_each_character_of_a_literal_is_where_it_is_written(parts: list[tuple[str, str]], how: list[int]) -> None:
+    mark = "__global__ void k();"
+    literals = [repr(mark), *(spelled(text, quote, how) for text, quote in parts)]
+    outer = "import cupy; ä = cupy.RawModule(\n " + " # '\n ".join(literals) + ")\n"
+    if "\r" in outer or any(part != ast.literal_eval(x) for x, (part, _) in zip(literals[1:], parts, strict=True)):
+        return
+    raw = outer.encode()
+    found = list(sources("/a.py", raw).values())
+    if b"\0" in raw:
+        assert not found
+        return
+    [source] = found
+    assert source.layer.text.decode() == mark + "".join(text for text, _ in parts)
+    _each_character(source, raw, lambda text: ast.literal_eval("'''" + text + "'''"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(CHARACTERS, min_size=1, max_size=4), st.booleans(), st.sampled_from([None, 1]))
+def test_each_character_of_a_cell_is_where_it_is_written(
+    lines: list[str], ascii_only: bool, indent: int | None
+) -> None:
+    cells = [code(["%%cu\n", *lines, "\n__global__"])]
+    raw = json.dumps({"cells": cells, "é": 1}, ensure_ascii=ascii_only, indent=indent).encode()
+    [source] = sources("/n.ipynb", raw).values()
+    assert source.layer.text.decode() == "".join(lines) + "\n__global__"
+    _each_character(source, raw, lambda text: json.loads(f'"{text}"'))
+
+
+def _each_character(source: Embedded, raw: bytes, meaning: Callable[[str], str]) -> None:
+    at = 0
+    for c in source.layer.text.decode():
+        start, end = source.layer.outer(at, at + len(c.encode()))
+        at += len(c.encode())
+        written = raw[start:end].decode()
+        assert written == c or meaning(written) == c
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), CHARACTERS)
+def test_an_edit_means_what_was_meant_or_is_not_made(data: st.DataObject, new: str) -> None:
+    text = "/* \\ \" */ __global__ void k(int n) {\n    '\\n'; ä;\n}\n"
+    name, made = data.draw(st.sampled_from(sorted(FORMS.items())))
+    outer = made(text.replace("\\", "\\\\") if name in ("triple.py", "crlf.py", "later.ipynb") else text).encode()
+    [source] = sources(f"/{name}", outer).values()
+    inner = source.raw.decode()
+    first = data.draw(st.integers(0, len(inner)))
+    last = data.draw(st.integers(first, len(inner)))
+    new = new.replace("\r", "").replace("\0", "")
+    edit = source.edit(len(inner[:first].encode()), len(inner[:last].encode()), new)
+    if edit is None:
+        assert name.endswith(".py") or "later" in name
+        return
+    assert isinstance(edit, Edit)
+    after = edited(outer, [edit])
+    if "__global__" in inner[:first] + new + inner[last:]:
+        [now] = sources(f"/{name}", after).values()
+        assert now.raw.decode() == inner[:first] + new + inner[last:]
