@@ -27,6 +27,7 @@ from cudalint.facts.calls import (
 from cudalint.facts.events import Barrier, Collective, Pointer, Record
 from cudalint.facts.ids import SPECIALS
 from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, const
+from cudalint.frontend.fold import fold
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, I32, I64, U32, U64, Float, Int, Struct
 
@@ -312,6 +313,17 @@ def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
     return walker.fresh("call", name, node.type)
 
 
+def _get(walker: Walker, node: ir.Call, _name: str) -> Value:
+    """``std::get<1>(t)``"""
+    args = [walker.value(a) for a in node.args]
+    whole, which = (args[0] if args else None), (node.targs[0] if node.targs else None)
+    if isinstance(whole, Record) and isinstance(which, ir.Expr):
+        members, number = list(whole.type.fields or ()) if isinstance(whole.type, Struct) else [], fold(which)
+        if number is not None and 0 <= number < len(members):
+            return walker.field(whole, members[number])
+    return walker.unseen(node, args)
+
+
 def _isspace(walker: Walker, node: ir.Call, name: str) -> Value:
     args = tuple(walker.term(walker.value(a)) for a in node.args)
     return walker.fresh("call", name, node.type, inputs=args)
@@ -551,5 +563,6 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(LAUNCH_ERRORS, _launch_error),
     **dict.fromkeys(ALLOCATIONS, _allocation),
     "canUse32BitIndexMath": _fits_int,
+    "get": _get,
     "swap": _swap,
 }  # fmt: skip

@@ -292,6 +292,8 @@ class Expressions(Places):
 
     def do_assign(self, node: ir.Assign) -> Value:
         target, op = node.target, node.op
+        if isinstance(target, ir.Call) and target.name in ("std::tie", "tie") and not op:
+            return self.unpacked(target, self.value(node.value))
         place = self.written(target)
         if not op:
             value: Value = self.value(node.value)
@@ -312,6 +314,19 @@ class Expressions(Places):
         result = self.compound(node, old, right)
         self.write(place, result, node, target)
         return result
+
+    def unpacked(self, target: ir.Call, whole: Value) -> Value:
+        """``std::tie(a, b) = whole``"""
+        members = list(whole.type.fields or ()) if isinstance(whole, Record) and isinstance(whole.type, Struct) else []
+        for index, arg in enumerate(target.args):
+            if isinstance(whole, Record) and index < len(members):
+                value = self.field(whole, members[index])
+            else:
+                value = self.unknown_value("call", self.source(arg), arg.type)
+            if isinstance(value, Term) and isinstance(arg.type, (Int, Float)):
+                value = self.convert(value, arg.type, arg)
+            self.write(self.place(arg), value, arg, arg)
+        return whole
 
     def written(self, target: ir.Expr) -> Any:
         """The place of what is assigned to; what an object's own `operator[]` answered there is forgotten."""

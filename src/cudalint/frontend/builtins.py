@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.typing import arguments_of
+from cudalint.frontend.fold import fold
+from cudalint.frontend.typing import arguments_of, library_class
 from cudalint.ir.nodes import Construct
 from cudalint.ir.types import (
     BF16,
@@ -173,6 +174,18 @@ def _owner(name: str) -> Rule:
     return made
 
 
+def _product(name: str) -> Rule:
+    """``std::make_pair(a, b)``: a class with a member for each argument."""
+    return lambda args, targs: library_class(name, tuple(_type(args, index) for index in range(len(args))))
+
+
+def _member(args: list[Expr], targs: list[Type | Expr]) -> Type:
+    """``std::get<1>(t)``"""
+    whole, which = _type(args), fold(targs[0]) if targs and not isinstance(targs[0], Type) else None
+    members = list(whole.fields.values()) if isinstance(whole, Struct) and whole.fields else []
+    return members[which] if which is not None and 0 <= which < len(members) else Unknown("a member of a tuple")
+
+
 def _element(args: list[Expr], targs: list[Type | Expr]) -> Type:
     return targs[0] if targs and isinstance(targs[0], Type) else _pointee(args, targs)
 
@@ -202,7 +215,8 @@ RETURNS: dict[str, Type | Rule] = {
     "getopt": I32, "fread": U64, "fwrite": U64, "fclose": I32, "fseek": I32, "ftell": I64, "getenv": Ptr(I8),
     "min": _extreme, "max": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64, "ullmin": U64,
     "ullmax": U64, "std::make_unique": _owner("std::unique_ptr"),
-    "std::make_shared": _owner("std::shared_ptr"),
+    "std::make_shared": _owner("std::shared_ptr"), "std::make_pair": _product("std::pair"),
+    "std::make_tuple": _product("std::tuple"), "std::tie": _product("std::tuple"), "std::get": _member,
     "std::min": _std_extreme, "std::max": _std_extreme, "std::clamp": _value(), "clamp": _value(),
     "__ldg": _element, "__ldcg": _element, "__ldca": _element, "__ldcs": _element, "__ldlu": _element,
     "__ldcv": _element,

@@ -110,6 +110,22 @@ _FLAG_WORDS = {
 }  # fmt: skip
 
 
+def library_class(name: str, arguments: tuple[Type | int | None, ...]) -> Struct:
+    """``name<arguments>`` of a library. The members of a tuple have numbers for names."""
+    texts = ", ".join("?" if v is None else str(v) for v in arguments)
+    result = Struct(f"{name}<{texts}>")
+    arguments_of[result] = arguments
+    if name in ("std::pair", "std::tuple"):
+        names = ("first", "second") if name == "std::pair" else map(str, range(len(arguments)))
+        members = (v if isinstance(v, Type) else Unknown(f"a member of {name}") for v in arguments)
+        result.fields = dict(zip(names, members))
+    if name == "std::array" and len(arguments) == 2:
+        element, extent = arguments
+        if isinstance(element, Type) and isinstance(extent, int):
+            result.packed_size = Array(element, extent).size
+    return result
+
+
 class Typer:
     """Resolves types where a name is used: in ``prefix`` (namespaces and class) of a file.
 
@@ -378,15 +394,7 @@ class Typer:
             or (head == "cooperative_groups" and last in _GROUPS)
             or full.startswith(_CLASS_NAMESPACES)
         ):
-            texts = ", ".join("?" if v is None else str(v) for v in folded)
-            result = Struct(f"{full}<{texts}>")
-            arguments_of[result] = folded
-            if full == "std::pair" and len(folded) == 2:
-                first, second = (v if isinstance(v, Type) else Unknown("a member of std::pair") for v in folded)
-                result.fields = {"first": first, "second": second}
-            if full == "std::array" and len(folded) == 2 and isinstance(folded[0], Type) and isinstance(folded[1], int):
-                result.packed_size = Array(folded[0], folded[1]).size
-            return result
+            return library_class(full, folded)
         if head == "std" and last.endswith("_t") and folded:
             return self.trait(last, folded)
         return Unknown(f"type '{full}<...>' is not declared in the project")

@@ -14,8 +14,10 @@ from cudalint.ir.nodes import (
     Construct,
     Expr,
     ExprStmt,
+    Member,
     Name,
     OpaqueStmt,
+    Ref,
     Stmt,
     Var,
     VarDecl,
@@ -29,6 +31,7 @@ from cudalint.ir.types import (
     Float,
     Int,
     Ptr,
+    Struct,
     Type,
     Unknown,
 )
@@ -292,13 +295,26 @@ class Variables(Launches):
         return [self.expr(n) for n in comma_separated(inner.children[1])]
 
     def structured_binding(self, node: Node, declarator: Node, value: Node | None, out: list[Stmt]) -> None:
+        names = [inner for inner in descendants(declarator) if inner.type == "identifier"]
+        names.sort(key=lambda inner: inner.start_byte)
+        whole = self.initial_value(value, AUTO) if value is not None else None
+        if whole is not None and isinstance(whole.type, Struct) and len(whole.type.fields or ()) == len(names):
+            ref = declarator.type == "reference_declarator"
+            object_ = Var("", whole.type, "local", declarator.start_byte, declarator.end_byte, ref=ref, init=whole)
+            out.append(VarDecl(node.start_byte, node.end_byte, object_, whole))
+            for inner, (field, type_) in zip(names, (whole.type.fields or {}).items()):
+                a, b = inner.start_byte, inner.end_byte
+                member = Member(a, b, type_, Ref(a, b, object_), field)
+                var = Var(self.text(inner), type_, "local", a, b, ref=ref, init=member)
+                self.bind(var.name, var)
+                out.append(VarDecl(a, b, var, member))
+            return
         reads, _, barrier = self.touched(value) if value is not None else ([], [], False)
         writes = []
-        for inner in descendants(declarator):
-            if inner.type == "identifier":
-                var = Var(self.text(inner), Unknown("a structured binding"), "local", inner.start_byte, inner.end_byte)
-                self.bind(var.name, var)
-                writes.append(var)
+        for inner in names:
+            var = Var(self.text(inner), Unknown("a structured binding"), "local", inner.start_byte, inner.end_byte)
+            self.bind(var.name, var)
+            writes.append(var)
         out.append(OpaqueStmt(node.start_byte, node.end_byte, "a structured binding", reads, writes, barrier))
 
     def type_definition(self, node: Node, _out: list[Stmt]) -> None:
