@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.contracts import block as needs
-from cudalint.facts import shapes
+from cudalint.facts import grids, kernels, search, shapes
 from cudalint.facts import terms as t
+from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 CODES = ("CL307",)
 
+_LARGEST_UNIT = 1 << 12
+"""Constants up to here may be what sizes are divided into or rounded up to."""
+
 
 class _Mismatch(NamedTuple):
     """What the kernel takes the block to be, where, and what is left out for it."""
@@ -45,25 +49,61 @@ def check(launch: Launch) -> Iterator[Draft]:
     if kernel is None or not kernel.flow.complete or launch.block is None:
         return
     known = [launch.known_block(a) for a in "xyz"]
-    if None in known:
-        return
-    x, y, z = (k or 0 for k in known)
-    if not 0 < x * y * z <= 1024:
-        return
-    for found in _mismatches(kernel, launch, (x, y, z)):
-        case = next(support.assignments_at(launch, [], set()), None)
-        if case is None:
+    if None not in known:
+        x, y, z = (k or 0 for k in known)
+        if not 0 < x * y * z <= 1024:
             return
-        event = launch.event
-        place = found.event
-        related = (place.fn.file, place.node.start, place.node.end, "written for another block") if place else None
-        yield Draft(
-            "CL307", event.fn, event.fn.file, event.node.start, event.node.end,
-            f"{kernel.decl.name} is launched with {plural(x * y * z, 'thread')} a block, and {found.text}",
-            found.help, Witness(case.named, case.grid, case.block, None, dict([found.value])),
-            (*([related] if related else []), *launches.callers(launch)),
+        found = next(_mismatches(kernel, launch, (x, y, z)), None)
+        if found is not None:
+            case = next(support.assignments_at(launch, [], set()), None)
+            if case is not None:
+                yield _draft(launch, found, case.named, case.grid, case.block)
+            return
+    for tree in _halving(kernel):
+        shown = _uneven(launch, tree)
+        if shown is not None:
+            yield shown
+            return
+
+
+def _draft(
+    launch: Launch, found: _Mismatch, sizes: dict[str, int], grid: Triple | None, block: Triple, at: str = ""
+) -> Draft:
+    event, place = launch.event, found.event
+    related = ((place.fn.file, place.node.start, place.node.end, "written for another block"),) if place else ()
+    return Draft(
+        "CL307", event.fn, event.fn.file, event.node.start, event.node.end,
+        f"{event.node.kernel or 'the kernel'} is launched with "
+        f"{plural(block[0] * block[1] * block[2], 'thread')} a block{at}, and {found.text}",
+        found.help, Witness(sizes, grid, block, None, dict([found.value])), (*related, *launches.callers(launch)),
+    )  # fmt: skip
+
+
+def _uneven(launch: Launch, tree: _Tree) -> Draft | None:
+    """A tree over a number that the host computes from a size, at the smallest size that makes it no power of two."""
+    if launch.grid is None or launch.block is None:
+        return None
+    width = launch.at_launch(tree.width)
+    leaves = search.ordered([width], [*launch.block, *launch.grid])
+    chosen = grids.block_sizes(launch)  # what is only a block's size is for whoever chooses it
+    if not t.leaves(width) or t.leaves(width) <= chosen or not all(search.is_size(x) for x in leaves):
+        return None
+
+    def goal(env: w.Assignment) -> bool:
+        case, count = kernels.case(launch, env), int(t.evaluate(width, env))
+        return (
+            case is not None and case.possible and case.block[1:] == (1, 1)
+            and count > 2 and count & (count - 1) != 0 and count // 2 <= case.block[0]
         )  # fmt: skip
-        return
+
+    units = {1, *(int(c) for c in w.constants([width]) if 1 < c <= _LARGEST_UNIT)}
+    tries = {c * k + d for c in units for k in (1, 2, 3, 5) for d in (-1, 0, 1)}
+    env = search.smallest(goal, leaves, launch, tries, block_leaves=chosen)
+    case = kernels.case(launch, env) if env is not None else None
+    if env is None or case is None:
+        return None
+    found = _added_to_nothing(launch, tree, int(t.evaluate(width, env)))
+    return _draft(launch, found, search.sizes_of(env), case.grid, case.block, f" at {launches.words(env)}")
 
 
 def _mismatches(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]:
@@ -104,14 +144,18 @@ def _trees(kernel: Kernel, launch: Launch, block: Triple) -> Iterator[_Mismatch]
         width = _width(tree, launch)
         if width is None or width < 2 or width // 2 > block[0] or width & (width - 1) == 0:
             continue
-        dropped = _dropped(width)
-        what = "it" if _of_block(tree.width) else plural(width, "element")
-        line = support.line(tree.access, launch.event.fn.file)
-        yield _Mismatch(
-            f"the tree on {line} halves {what}, which is no power of two: element {dropped} of the "
-            "block is added to nothing",
-            "launch a power of two, or let the tree round its half up", tree.access, ("element left out", dropped),
-        )  # fmt: skip
+        yield _added_to_nothing(launch, tree, width)
+
+
+def _added_to_nothing(launch: Launch, tree: _Tree, width: int) -> _Mismatch:
+    dropped = _dropped(width)
+    what = "it" if _of_block(tree.width) else plural(width, "element")
+    line = support.line(tree.access, launch.event.fn.file)
+    return _Mismatch(
+        f"the tree on {line} halves {what}, which is no power of two: element {dropped} of the block is added to "
+        "nothing",
+        "launch a power of two, or let the tree round its half up", tree.access, ("element left out", dropped),
+    )  # fmt: skip
 
 
 class _Tree(NamedTuple):
