@@ -287,7 +287,7 @@ def experiment_cl307(bench: Bench) -> Plan:
 
     bench.harness.constant = 2
     names = [a.obj.name for a in bench.kernel.flow.accesses if a.obj.kind == "global" and a.mode == "w"]
-    tree = any(_halving(bench.kernel))
+    tree = next(_halving(bench.kernel), None)
     share = next((share for _, share in _shares(bench.kernel)), 0)
     tiles = list(needs.whole_tiles(bench.kernel.flow))
 
@@ -302,25 +302,28 @@ def experiment_cl307(bench: Bench) -> Plan:
         return None
 
     def judge(run: Run) -> Fault | None:
-        x, y, z = run.setup.block
+        x = run.setup.block[0]
         if any(tile.slots > run.setup.block["xyz".index(tile.axis)] for tile in tiles):
             return oracle.unset(run)
-        found = oracle.gaps(run, names) if not tree else None
+        found = oracle.gaps(run, names) if tree is None else None
         if found is None and share > x:
             found = oracle.unset(run) or oracle.independence(run, f"in blocks of {share}")
-        if found is None and tree:
-            found = oracle.short_sums(run, 2, x * y * z, elements(run))
+        if found is None and tree is not None:
+            found = oracle.short_sums(run, 2, value(run, t.poly(tree.width)) or x, elements(run))
         return found
 
     def elements(run: Run) -> int | None:
         """The size that the kernel's own index is tested against, where it is."""
         for item in bench.kernel.layout.coordinates:
-            if item.is_global:
-                try:
-                    return run.setup.case.size(item)
-                except t.Undefined:
-                    continue
+            if item.is_global and (size := value(run, item.limit)) is not None:
+                return size
         return None
+
+    def value(run: Run, p: Poly) -> int | None:
+        try:
+            return run.setup.case.number(p)
+        except t.Undefined:
+            return None
 
     def meant(setup: Setup) -> tuple[Triple, Triple]:
         """The block that is written into the index, where a smaller one is launched."""
