@@ -17,6 +17,7 @@ from cudalint.facts.events import (
     Record,
     chain,
 )
+from cudalint.facts.queried import answer
 from cudalint.facts.state import State, number
 from cudalint.facts.terms import UNKNOWN, Term, const
 from cudalint.ir import nodes as ir
@@ -131,10 +132,17 @@ class Places(State):
             initial = self.value(var.init)
             value = t.convert(initial, number(var.type)) if isinstance(initial, Term) else initial
         else:
-            value = self.unknown_value("var", var.name, var.type, var)
+            asked = self.asked(var)
+            value = self.unknown_value("device" if asked is not None else "var", var.name, var.type, asked or var)
         assert value is not None
         self.globals[var] = value
         return value
+
+    def asked(self, var: ir.Var) -> ir.Expr | None:
+        """What of the device a variable of the host outside its functions holds."""
+        if self.device or var.kind not in ("global", "field") or not isinstance(var.type, Int):
+            return None
+        return answer(var, self.fn.file.declarations.scope.closure)
 
     def write(self, place: Any, value: Value | None, node: ir.Expr, target: ir.Expr) -> None:
         if place is None:

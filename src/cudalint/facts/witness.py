@@ -11,7 +11,7 @@ from itertools import islice, product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
-from cudalint.ir.nodes import Call, Name, Var
+from cudalint.ir.nodes import Call, Member, Name, Var
 from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def assumed(leaf: Term, sm_count: int = SM_COUNT) -> int | None:
     if isinstance(info.data, Call) and "PerMultiprocessor" in info.data.name:
         return BLOCKS_PER_SM  # an occupancy query, whatever its result is put into
     asked = next((x.name for x in info.data.args if isinstance(x, Name)), "") if isinstance(info.data, Call) else ""
+    if isinstance(info.data, Member):
+        asked = info.data.field
     name = (asked or info.name.rpartition(".")[2]).lower().replace("_", "")
     if "multiprocessorcount" in name or "sm" in name.replace("smem", ""):
         return sm_count
