@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
-from cudalint.facts.events import chain, conjuncts
+from cudalint.facts.events import Pointer, Record, chain, conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
@@ -19,12 +19,12 @@ from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, Visit, trials, unreached, value, visits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.experiment import Trial as Experiment
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Access, Obj
+    from cudalint.facts.events import Access, Obj, Value
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
@@ -293,9 +293,17 @@ def _extent(access: Access, trial: Trial) -> int | None:
 
 
 def _moved(kernel: Kernel, access: Access, trial: Trial) -> bool:
-    """Whether the launch (or any, for the kernel by itself) passes a pointer into an array, with room before it."""
-    passed = (x.objects().get(access.obj) for x in ([trial.launch] if trial.launch is not None else kernel.launches))
-    return any(p is not None and p.pieces for p in passed)
+    """Whether the launch (or any, for the kernel by itself) passes a pointer into an array, with room before it, or
+    one that somebody else put into the argument it is taken from: it may be such a one."""
+    launched = [trial.launch] if trial.launch is not None else kernel.launches
+    passed = ((x, x.objects().get(access.obj)) for x in launched)
+    return any(p is not None and (p.pieces or _holds(x.flow.params.values(), p.obj)) for x, p in passed)
+
+
+def _holds(arguments: Iterable[Value], obj: Obj) -> bool:
+    """Whether a pointer to an object is a member of one of a host function's arguments."""
+    members = [x for argument in arguments if isinstance(argument, Record) for x in argument.fields.values()]
+    return any(isinstance(x, Pointer) and x.obj is obj for x in members) or (bool(members) and _holds(members, obj))
 
 
 def _wrapped(kernel: Kernel, access: Access, column: Poly, pitch: Term) -> _Beyond | None:
