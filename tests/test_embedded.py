@@ -158,6 +158,7 @@ ENTRIES = [
     ("import cupy\nTEXT = {}", "cupy.RawModule(code=TEXT)"),
     ("import cupy\ndef f():\n  text: str = {}", "  return cupy.RawModule(code=text.encode())"),
     ("import cupy\nTEXT = {}\ndef f():", "  return lambda: cupy.RawModule(code=TEXT)"),
+    ("import cupy\nTEXT = ''\nif cupy: TEXT = TEXT + {}", "cupy.RawModule(code=TEXT)"),
     ("import cupy\nHEAD = ''\nTEXT = HEAD + {}", "cupy.RawModule(code=TEXT + '')"),
 ]
 
@@ -165,7 +166,7 @@ ENTRIES = [
 @pytest.mark.parametrize(("start", "call"), ENTRIES)
 def test_what_takes_cuda(start: str, call: str) -> None:
     text = f"{start}\n{call}\n".replace("{}", f'"""{FAULTY}"""')
-    [found] = sources("/a.py", text.encode()).values()
+    *_, found = sources("/a.py", text.encode()).values()
     assert found.raw.decode().strip() == FAULTY.strip()
 
 
@@ -192,6 +193,7 @@ UNREADABLE = [
     ("cupy.RawModule(code='''{F}'''.format(1))", "when the program runs"),
     ("cupy.RawModule(code='''{F}''' + head())", "when the program runs"),
     ("TEXT = f'''{F}'''\nfor k in 'ab': cupy.RawKernel(TEXT, k)\ncupy.RawKernel(TEXT, 'c')", "an f-string"),
+    ("from other import HEAD\ncupy.RawModule(code=HEAD + '''{F}''')", "in another file"),
     ("TEXT = '''{F}'''\nTEXT += tail()\ncupy.RawModule(code=TEXT)", "when the program runs"),
 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -283,6 +284,53 @@ def test_headers_are_checked_when_they_hold_cuda(session: Callable[..., None]) -
         assert await editor.codes("k.h") == [(6, "CL203")]
         assert await editor.codes("k.cuh") == [(6, "CL203")]
         assert await editor.codes("plain.h") == []
+
+    session(edit)
+
+
+def _in_python(cuda: str) -> str:
+    return f'import cupy\n\nmodule = cupy.RawModule(code="""\n{cuda}""")\n'
+
+
+def test_cuda_in_a_string_of_python_is_at_home(session: Callable[..., None]) -> None:
+    async def edit(editor: Editor) -> None:
+        editor.open("a.py", _in_python(FAULTY), "python")
+        editor.open("b.py", "import os\n", "python")
+        (found,) = await editor.diagnostics("a.py")
+        assert found.range == t.Range(t.Position(8, 4), t.Position(8, 33))
+        assert await editor.diagnostics("b.py") == []
+        lenses = await editor.client.text_document_code_lens_async(t.CodeLensParams(editor.at("a.py")))
+        assert [lens.range.start.line for lens in lenses or ()] == [3]
+        assert "launched at line 9: " in await editor.hover("a.py", 3, 18)
+        actions = await editor.actions("a.py", 8)
+        editor.apply(actions["Ignore CL203 on this line"].edit)
+        assert await editor.codes("a.py") == []
+        ignored = FAULTY.replace("(x, n);\n}", "(x, n); // cudalint: ignore[CL203]\n}")
+        assert editor.texts["a.py"] == _in_python(ignored)
+        editor.change("a.py", _in_python(FAULTY))
+        editor.apply((await editor.actions("a.py", 8))["Ignore CL203 in this file"].edit)
+        assert await editor.codes("a.py") == []
+        editor.change("a.py", _in_python(FAULTY))
+        editor.apply((await editor.actions("a.py", 8))["CL203: round the number of blocks up"].edit)
+        assert await editor.codes("a.py") == []
+        # half a line of Python: what was known is still shown
+        editor.change("a.py", _in_python(FAULTY))
+        assert await editor.codes("a.py") == [(9, "CL203")]
+        editor.change("a.py", _in_python(FAULTY) + "x = (\n")
+        assert (9, "CL203") in await editor.codes("a.py")
+
+    session(edit)
+
+
+def test_a_notebook_that_is_open_as_text(session: Callable[..., None]) -> None:
+    async def edit(editor: Editor) -> None:
+        cell = {"cell_type": "code", "source": ["%%cu\n", *FAULTY.splitlines(keepends=True)]}
+        editor.open("b.ipynb", json.dumps({"cells": [cell]}, indent=1) + "\n", "json")
+        assert await editor.codes("b.ipynb") == [(12, "CL203")]
+        editor.apply((await editor.actions("b.ipynb", 11))["CL203: round the number of blocks up"].edit)
+        assert await editor.codes("b.ipynb") == []
+        source = "".join(json.loads(editor.texts["b.ipynb"])["cells"][0]["source"])
+        assert "n % 256" in source
 
     session(edit)
 

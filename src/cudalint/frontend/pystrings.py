@@ -35,6 +35,8 @@ assert all(name.rpartition(".")[2].removeprefix("Dynamic") in ENTRIES for name i
 
 _MOST_STEPS = 16
 """Names behind names that are followed."""
+_MOST_TEXTS = 16
+"""Texts that one argument may be, by branches."""
 _LITERAL = re.compile(rb"""([A-Za-z]{0,2})("{3}|'{3}|"|')""")
 _BETWEEN = re.compile(rb"(?:\s|\\\r?\n|#[^\r\n]*)*")
 _ENDS = {quote: re.compile(rb"(?:[^\\]|\\.)*?" + quote, re.DOTALL) for quote in (b'"""', b"'''", b'"', b"'")}
@@ -96,6 +98,8 @@ def read(raw: bytes, tree: ast.Module, below: Layer | None) -> Found:
     for argument, scopes in module.arguments():
         try:
             texts = module.strings(argument, scopes, 0)
+        except RecursionError:
+            continue
         except Unreadable as why:
             start, end = module.range(why.node)
             if (start, end) not in passed and module.shows_cuda(argument, scopes, 0):
@@ -128,7 +132,10 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.C
 class _Assigned(NamedTuple):
     value: ast.expr | None
     """None: whatever it is, no expression gives it (a loop's target, a parameter)."""
-    line: int
+    end: tuple[int, int]
+    """Line and column from which on it holds."""
+    plain: bool
+    """It is done whenever its scope is: it stands in no branch."""
 
 
 class _Module:
@@ -142,10 +149,10 @@ class _Module:
         self._visit(tree)
 
     def _visit(self, tree: ast.Module) -> None:
-        stack: list[tuple[ast.AST, tuple[Scope, ...]]] = [(tree, (tree,))]
+        stack: list[tuple[ast.AST, ast.AST, tuple[Scope, ...]]] = [(tree, tree, (tree,))]
         self._names[tree] = {}
         while stack:
-            node, scopes = stack.pop()
+            node, parent, scopes = stack.pop()
             inner = scopes
             if isinstance(node, ast.Call):
                 self._calls.append((node, scopes))
@@ -168,10 +175,11 @@ class _Module:
                     every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
                     for each in (*every, arguments.vararg, arguments.kwarg):
                         if each is not None:
-                            names.setdefault(each.arg, []).append(_Assigned(None, each.lineno))
+                            names.setdefault(each.arg, []).append(_Assigned(None, (0, 0), True))
             for target, value in _assignments(node):
-                self._names[scopes[-1]].setdefault(target.id, []).append(_Assigned(value, target.lineno))
-            stack.extend((child, inner) for child in ast.iter_child_nodes(node))
+                assigned = _Assigned(value, _end(target if value is None else value), parent is scopes[-1])
+                self._names[scopes[-1]].setdefault(target.id, []).append(assigned)
+            stack.extend((child, node, inner) for child in ast.iter_child_nodes(node))
         self._calls.sort(key=lambda call: (call[0].lineno, call[0].col_offset))
 
     def arguments(self) -> Iterator[tuple[ast.expr, tuple[Scope, ...]]]:
@@ -214,46 +222,46 @@ class _Module:
         if isinstance(node, ast.Name):
             assigned, around = self._assigned(node, scopes)
             if not assigned:
-                raise Unreadable(node, "it is CUDA that is made when the program runs")
+                raise Unreadable(node, "it is CUDA of which a part is in another file")
             result: list[Text] = []
             for each in assigned:
                 if each.value is None:
-                    raise Unreadable(node, "it is CUDA that is made when the program runs")
-                result += self.strings(each.value, around, step + 1)
-            return result
+                    raise Unreadable(node, "it is CUDA that is put together when the program runs")
+                result += [text for text in self.strings(each.value, around, step + 1) if text not in result]
+            return result[:_MOST_TEXTS]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            first, second = (self.strings(x, scopes, step + 1) for x in (node.left, node.right))
-            if len(first) == 1 and len(second) == 1:
-                return [first[0] + second[0]]
+            first, second = (self.strings(x, scopes, step) for x in (node.left, node.right))
+            return [one + other for one in first for other in second][:_MOST_TEXTS]
         if isinstance(node, (ast.List, ast.Tuple)):
             parts: Text = []
             for element in node.elts:
-                texts = self.strings(element, scopes, step + 1)
+                texts = self.strings(element, scopes, step)
                 if len(texts) != 1:
-                    raise Unreadable(node, "it is CUDA that is made when the program runs")
+                    raise Unreadable(node, "it is CUDA that is put together when the program runs")
                 parts += [None, *texts[0]] if parts else texts[0]
             return [parts] if parts else []
         encoded = _encoded(node)
         if encoded is not None:
-            return self.strings(encoded, scopes, step + 1)
+            return self.strings(encoded, scopes, step)
         how = "by an f-string" if isinstance(node, ast.JoinedStr) else "when the program runs"
         raise Unreadable(node, f"it is CUDA that is put together {how}")
 
     def _assigned(
         self, node: ast.Name, scopes: tuple[Scope, ...], *, every: bool = False
     ) -> tuple[list[_Assigned], tuple[Scope, ...]]:
-        """What a name may be: the last that its own scope assigned to it before (unless ``every`` one is asked for), or
-        all that a scope around assigns."""
+        """What a name may be: what its own scope last assigned to it before, in branches or not (unless ``every`` value
+        is asked for), or all that a scope around assigns."""
         for depth in range(len(scopes), 0, -1):
             scope = scopes[depth - 1]
             if isinstance(scope, ast.ClassDef) and depth != len(scopes):
                 continue
             assigned = self._names[scope].get(node.id)
             if assigned:
-                assigned = sorted(assigned, key=lambda each: each.line)
-                before = [each for each in assigned if each.line <= node.lineno]
-                if depth == len(scopes) and before and not every:
-                    assigned = before[-1:]
+                if depth == len(scopes) and not every:
+                    use = node.lineno, node.col_offset
+                    before = sorted((x for x in assigned if x.end <= use), key=lambda x: x.end)
+                    last = max((i for i, each in enumerate(before) if each.plain), default=0)
+                    assigned = before[last:] or assigned
                 return assigned, scopes[:depth]
         return [], ()
 
@@ -307,6 +315,10 @@ def _assignments(node: ast.AST) -> Iterator[tuple[ast.Name, ast.expr | None]]:
         yield node.target, None
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from ((x, None) for x in ast.walk(node.target) if isinstance(x, ast.Name))
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 def _encoded(node: ast.expr) -> ast.expr | None:

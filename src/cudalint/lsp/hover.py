@@ -63,7 +63,7 @@ def _contract(contract: Contract, path: str) -> Iterator[str]:
         yield "- nothing"
     yield ""
     for launch in contract.launches:
-        where = f"line {launch.span.line}"
+        where = f"line {launch.span.told_line}"
         if launch.span.file != path:
             where = f"{launch.span.file.replace(chr(92), '/').rpartition('/')[2]}, {where}"
         broken = [_kept(each) for each in launch.kept if each.holds is False]
