@@ -159,7 +159,7 @@ def coordinate(term: Term) -> Coordinate | None:
     own = next((x for x in loops if x.cond is not None and term in _conjuncts(x.cond)), None)
     if own is None:
         # `while (true) { if (i >= n) break; … }` ends by this test as well.
-        own = next((x for x in loops if any(t.lnot(term) in _disjuncts(c) for c in x.control)), None)
+        own = next((x for x in loops if any(t.lnot(term) in disjuncts(c) for c in x.control)), None)
     return Coordinate(term, index, limit, frozenset(ids), own, tuple(x for x in loops if x is not own))
 
 
@@ -231,8 +231,9 @@ def _conjuncts(term: Term) -> list[Term]:
     return [x for a in term.args for x in _conjuncts(a)] if term.op == "land" else [term]
 
 
-def _disjuncts(term: Term) -> list[Term]:
-    return [x for a in term.args for x in _disjuncts(a)] if term.op in ("lor", "land") else [term]
+def disjuncts(term: Term) -> list[Term]:
+    """The conditions that ``||`` and ``&&`` join in ``term``."""
+    return [x for a in term.args for x in disjuncts(a)] if term.op in ("lor", "land") else [term]
 
 
 def _coefficient(p: Poly, item: Term) -> Poly:

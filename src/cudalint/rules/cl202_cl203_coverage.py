@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
@@ -150,6 +151,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     threads = [launch.block["xyz".index(a)] for a in first.axes if TID[a] in first.ids]
     if not launches.visible(blocks, threads, limits):
         return None
+    if search.leaves_of(limits).isdisjoint(search.leaves_of(blocks)) and any(_chooses(launch, c) for c in group):
+        return None  # a part of what there is, which the grid is made for
     if _covers(launch, at, first, group, limits):
         return None
 
@@ -187,6 +190,17 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _chooses(launch: Launch, item: Coordinate) -> bool:
+    """Whether threads beyond a limit store to the same array as those within: what the test chooses is the value."""
+    assert launch.kernel is not None
+    within = {a.obj for a in item.accesses if a.mode != "r"}
+    beyond = t.lnot(item.term)
+    return any(
+        a.obj in within and a.mode != "r" and any(beyond in kernels.disjuncts(g) for g in conjuncts(a.guard))
+        for a in launch.kernel.flow.accesses
+    )
 
 
 def _scaled(tries: set[int], limits: list[Term]) -> set[int]:
