@@ -8,11 +8,13 @@ counters (a tile's number plus ``threadIdx.x``): in ``row * K + column`` everyth
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts.uniformity import expand
+from cudalint.ir.types import I64
 
 if TYPE_CHECKING:
     from cudalint.facts.kernels import Case
@@ -145,13 +147,24 @@ def _is_dimension(item: Term) -> bool:
 
 
 def row(of: Coordinate, among: list[Coordinate]) -> Term | None:
-    """How many elements of a coordinate there are in one of the next: the size that scales that one on top."""
+    """How many elements of a coordinate there are in one of the next: the size that scales that one on top, times the
+    elements of a cell where both go in steps of cells (``(row * cells + cell) * 64 + threadIdx.x % 64``)."""
     result = []
     for other in among:
         rest = t.cofactor(other.scale, of.scale)
         if rest is not None and len(rest) == 1:
-            result.append(rest[0])
+            cell = math.gcd(*other.place.values())
+            size = t.convert(rest[0], I64)
+            cells = cell > 1 and _goes_by(of, cell)
+            result.append(t.binary("mul", size, t.const(cell, I64), I64) if cells else rest[0])
     return result[0] if len(result) == 1 else None
+
+
+def _goes_by(of: Coordinate, cell: int) -> bool:
+    """Whether a coordinate is a cell's number and a digit's place in it."""
+    lanes = {(x,) for x, found in of.digits.items() if found.modulus is not None}
+    rest = {m for m, factor in of.place.items() if factor % cell}
+    return len(rest) < len(of.place) and rest <= lanes
 
 
 def tests(term: Term, item: Coordinate) -> bool:
