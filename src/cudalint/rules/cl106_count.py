@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.kernels import ids_of
@@ -205,6 +206,8 @@ def _draft(
         return None  # followed round a loop: what bounds it is not known here
     fixed = width.defaults(launch, leaves - {count}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
+    # What a function nobody sees makes of its arguments (the bits of a type) is not what grows beside sizes.
+    free = [x for x in free if search.is_size(x)] or free
     conditions = width.on_the_way(launch, place)
     asked = [*w.relevant(conditions, leaves), *(launch.grid or ())]
     held = (int(c) for c in w.constants(asked) if 0 < c <= _EDGE)
