@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from cudalint.findings import Edit
 from cudalint.fix import edited
-from cudalint.frontend.embedded import Host, host_of, sources
+from cudalint.frontend.embedded import Host, sources
+from cudalint.frontend.source import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +120,26 @@ def test_cells_see_one_another_and_the_folder(cudalint: Cudalint, write: Write) 
     done = cudalint("contract", "b.ipynb")
     assert done.stdout.startswith("b.ipynb:cell 2:3: scale\n")
     assert "launched at cell 4, line 3: broken" in done.stdout
+    [contract] = json.loads(cudalint("contract", "--output-format", "json", "b.ipynb").stdout)
+    assert contract["cell"] == {"number": 2, "line": 3, "column": 17}
+    assert contract["launches"][0]["cell"]["number"] == 4
+    assert "launch of scale in run" in cudalint("debug", "--stage", "facts", "b.ipynb").stdout
+
+
+def test_confirm_runs_the_text(cudalint: Cudalint, write: Write) -> None:
+    given = FAULTY.replace("    scale<", "    // cudalint: confirm(n = 777)\n    scale<")
+    write("a.py", module("'''" + given + "'''", "x = 1\n" * 20))
+    write("b.ipynb", notebook("1", "%%cu\n" + given))
+    done = cudalint("confirm", "--backend", "sim", ".")
+    assert "a.py:28:5: CL203 floor-div-grid in run: confirmed at n = 777" in done.stdout
+    assert "b.ipynb:cell 3:8:5: CL203 floor-div-grid in run: confirmed at n = 777" in done.stdout
+    assert "777" in cudalint("confirm", "--backend", "sim", "--as", "CL203", "a.py").stdout
+
+
+def test_several_processes_find_the_same(cudalint: Cudalint, write: Write) -> None:
+    for name, made in FORMS.items():
+        write(name, made(FAULTY))
+    assert cudalint.json("--jobs", "2", ".") == cudalint.json("--jobs", "1", ".")
 
 
 MAGICS = ["%%cu", "%%cuda", "%%cuda --name k.cu", '%%cuda_group_save --name "k.cu" --group one', "\n%%cu",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.errors import UsageError
 from cudalint.findings import Span, plural
 from cudalint.fix import edited
-from cudalint.frontend.embedded import MAX_HOST, is_host, sources
-from cudalint.frontend.source import decode, encode, read
+from cudalint.frontend.embedded import sources
+from cudalint.frontend.source import MAX_HOST, decode, encode, is_host, read
 from cudalint.suppress import LEXEME, directives
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cudalint.errors import UsageError
-from cudalint.frontend.embedded import HOSTS
+from cudalint.frontend.source import HOSTS
 from cudalint.project import SOURCES
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from cudalint.errors import UsageError
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.frontend.declare import syntax_of
-from cudalint.frontend.embedded import HOSTS, Host, host_of
-from cudalint.frontend.source import SourceFile
+from cudalint.frontend.embedded import Host
+from cudalint.frontend.source import HOSTS, SourceFile, host_of
 from cudalint.project import INCLUDE, SOURCES
 from cudalint.suppress import LEXEME
 

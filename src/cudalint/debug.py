@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(stage: str, path: str) -> Iterator[str]:
-    """The stage's view of a file, in pieces; UsageError where the file cannot be read."""
+    """The stage's view of a file, or of the CUDA texts in it, in pieces; UsageError where it cannot be read."""
     from cudalint.config import Configs
     from cudalint.engine import Worker
     from cudalint.select import Layer
@@ -27,12 +27,16 @@ def show(stage: str, path: str) -> Iterator[str]:
     file = project.file(absolute)
     if file.error is not None:
         raise UsageError(f"{path}: {file.error}")
+    files = list(project.texts(absolute).values()) or [file]
     if stage == "source":
-        return _source(file)
+        return (piece for each in files for piece in _source(each))
     from cudalint.facts import analyse
 
-    units = analyse(project, absolute, settings.config)
-    return _ir(file, units) if stage == "ir" else {"facts": _facts, "uniformity": _uniformity}[stage](units)
+    def pieces(file: SourceFile) -> Iterator[str]:
+        units = analyse(project, file.path, settings.config)
+        return _ir(file, units) if stage == "ir" else {"facts": _facts, "uniformity": _uniformity}[stage](units)
+
+    return (piece for each in files for piece in pieces(each))
 
 
 def _source(file: SourceFile) -> Iterator[str]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import Configs, Settings, matches
 from cudalint.findings import Evidence, Finding, Fix, Related, Span
-from cudalint.frontend.embedded import MAX_HOST, Embedded, Host, host_of, is_host, text_of
 from cudalint.frontend.given import WORD as CONFIRM
+from cudalint.frontend.source import host_of, is_host
 from cudalint.frontend.stated import WORDS
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
@@ -292,7 +292,7 @@ class Worker:
                 gap = self._gap(target, span, message, advice)
                 found.findings.append(Placed(gap, changed=self.changed(target, gap)))
             return found._replace(read=False)
-        if isinstance(file, Host):
+        if is_host(target.path):
             if GAP in target.settings.selection.codes:
                 gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
                 self._guard(target, "while reading it", found, lambda: found.findings.extend(gaps))
@@ -376,8 +376,13 @@ class Worker:
 
     def span(self, target: Target, start: tuple[int, int], end: tuple[int, int]) -> Span:
         """Where the user sees what stands between two places (line and column) of a target."""
-        file = self.project(target.settings).file(target.path) if host_of(target.path) is not None else None
-        return file.outward(start, end) if isinstance(file, Embedded) else Span(target.path, *start, *end)
+        if host_of(target.path) is None:
+            return Span(target.path, *start, *end)
+        from cudalint.frontend.embedded import Embedded
+
+        text = self.project(target.settings).file(target.path)
+        assert isinstance(text, Embedded)
+        return text.outward(start, end)
 
     def project(self, settings: Settings) -> Project:
         """The project that files with these settings belong to."""
@@ -403,7 +408,7 @@ class Worker:
 
     def _run_again(self, target: Target, file: SourceFile, found: Checked) -> None:
         """Run the rules; of a file that was checked before, on what an edit concerns."""
-        if self._former is None or isinstance(file, Embedded):
+        if self._former is None or host_of(target.path) is not None:
             self._run(target, found)
             return
         from cudalint import edited
@@ -667,11 +672,12 @@ class _Sources(dict[str, bytes]):
         self._overlay = overlay
 
     def __missing__(self, path: str) -> bytes:
-        from cudalint.frontend.source import MAX_SOURCE, decode, read
+        from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, decode, read
 
-        text = text_of(path, self._overlay)
-        if text is not None:
-            raw = text
+        if host_of(path) is not None:
+            from cudalint.frontend.embedded import text_of
+
+            raw = text_of(path, self._overlay)
         elif path in self._overlay:
             raw = decode(self._overlay[path]).raw
         else:

@@ -11,9 +11,8 @@ import stat
 from typing import TYPE_CHECKING
 
 from cudalint.frontend import preprocess
-from cudalint.frontend.embedded import MAX_HOST, Host, host_of, is_host
 from cudalint.frontend.macros import predefined
-from cudalint.frontend.source import MAX_SOURCE, SourceFile, read
+from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, SourceFile, host_of, is_host, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,11 +140,19 @@ class Project(preprocess.Environment):
         data, error = self.overlay.get(path), None
         if data is None:
             data, error = read(path, MAX_HOST if is_host(path) else MAX_SOURCE)
-        return (Host if is_host(path) else SourceFile)(path, data, self, error=error)
+        if is_host(path):
+            from cudalint.frontend.embedded import Host
+
+            return Host(path, data, self, error)
+        return SourceFile(path, data, self, error=error)
 
     def texts(self, path: str) -> Mapping[str, SourceFile]:
         """The CUDA texts in a notebook or a Python file, by the paths that they have here; none in any other file."""
-        file = self.file(path) if is_host(path) else None
+        if not is_host(path):
+            return {}
+        from cudalint.frontend.embedded import Host
+
+        file = self.file(path)
         return file.sources if isinstance(file, Host) else {}
 
     def replace(self, overlay: Mapping[str, bytes]) -> set[str]:

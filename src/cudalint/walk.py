@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudalint.config import matches
-from cudalint.frontend.embedded import HOSTS, is_host, may_hold_cuda
+from cudalint.frontend.source import HOSTS, holds_cuda, is_host, may_hold_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -86,8 +86,6 @@ def is_cuda(path: str) -> bool:
     """Is the file CUDA by its name or by its content, or is there CUDA in it? False for one that cannot be read."""
     if path.lower().endswith(CUDA):
         return True
-    from cudalint.frontend.source import holds_cuda
-
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -142,19 +142,25 @@ def _broken(each: Kept) -> str:
     return f"broken{f' at {sizes}' if sizes else ''}: {each.requirement.text}"
 
 
+def _place(span: Span, relative: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        "file": relative(span.file), "line": span.line, **({} if span.cell is None else {"cell": span.cell._asdict()}),
+    }  # fmt: skip
+
+
 def _json(found: Iterable[Contract], relative: Callable[[str], str]) -> Iterator[str]:
     rows = []
     for contract in found:
         launches = []
         for span, all_kept, *_ in contract.launches:
-            sides: dict[str, Any] = {"file": relative(span.file), "line": span.line}
+            sides: dict[str, Any] = _place(span, relative)
             for name, holds in (("holds", True), ("broken", False), ("unknown", None)):
                 sides[name] = [each.requirement.text for each in all_kept if each.holds is holds]
             sides["sizes"] = {each.requirement.text: dict(each.sizes) for each in all_kept if each.sizes}
             launches.append(sides)
         requires = [{"kind": each.kind, "text": each.text, "source": each.source} for each in contract.requires]
         rows.append(
-            {"kernel": contract.kernel, "file": relative(contract.span.file), "line": contract.span.line,
+            {"kernel": contract.kernel, **_place(contract.span, relative),
              "requires": requires, "launches": launches}
         )  # fmt: skip
     yield json.dumps(rows, indent=2) + "\n"

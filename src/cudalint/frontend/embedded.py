@@ -8,49 +8,18 @@ and its fingerprints are found as in any other file, while every span is one of 
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint.findings import Cell, Edit, Inside, Span
 from cudalint.frontend.preprocess import Gap, Scan
-from cudalint.frontend.source import SourceFile
+from cudalint.frontend.source import NOTEBOOK, SourceFile, host_of, may_hold_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cudalint.frontend import preprocess
     from cudalint.frontend.source import Reading
-
-NOTEBOOK, PYTHON = ".ipynb", ".py"
-HOSTS = (NOTEBOOK, PYTHON)
-MAX_HOST = 64 << 20
-"""Bytes of the largest host that is read: the pictures of a notebook are in it."""
-
-ENTRIES = ("RawKernel", "RawModule", "SourceModule", "load_inline", "nvrtcCreateProgram", "Program")
-"""Functions of Python libraries that take CUDA, by the last part of their names."""
-_ENTRY = re.compile(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
-_HOST = re.compile(r"\.(?:ipynb|py)(?=/)" if os.sep == "/" else r"\.(?:ipynb|py)(?=[\\/])", re.IGNORECASE)
-
-
-def is_host(path: str) -> bool:
-    return path.lower().endswith(HOSTS)
-
-
-def host_of(path: str) -> str | None:
-    """The file that holds the text of this path; None for a path that is a file's own."""
-    for match in _HOST.finditer(path):
-        host = path[: match.end()]
-        if not os.path.isdir(host):
-            return host
-    return None
-
-
-def may_hold_cuda(path: str, data: bytes) -> bool:
-    """Whether a notebook or a Python file is worth a look: it costs nothing to say so of one that is not."""
-    if b"__global__" not in data:
-        return False
-    return _ENTRY.search(data) is not None or (path.lower().endswith(NOTEBOOK) and b'"%%' in data)
 
 
 class Piece(NamedTuple):
@@ -273,11 +242,9 @@ def sources(path: str, data: bytes) -> dict[str, Embedded]:
     return Host(path, data).sources
 
 
-def text_of(path: str, overlay: dict[str, bytes]) -> bytes | None:
-    """The text (UTF-8) behind a path, None for a file's own path. ``overlay`` stands for what is on disk."""
-    host = host_of(path)
-    if host is None:
-        return None
+def text_of(path: str, overlay: dict[str, bytes]) -> bytes:
+    """The text (UTF-8) behind a path in a host. ``overlay`` stands for what is on disk."""
+    host = host_of(path) or ""
     data = overlay.get(host)
     if data is None:
         try:

@@ -12,8 +12,9 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudalint.frontend.embedded import ENTRIES, Found, Layer, Part
+from cudalint.frontend.embedded import Found, Layer, Part
 from cudalint.frontend.preprocess import Gap
+from cudalint.frontend.source import ENTRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

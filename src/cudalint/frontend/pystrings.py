@@ -11,9 +11,9 @@ import re
 import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
-from cudalint.frontend.embedded import ENTRIES, Found, Layer
+from cudalint.frontend.embedded import Found, Layer
 from cudalint.frontend.preprocess import Gap
-from cudalint.frontend.source import holds_cuda
+from cudalint.frontend.source import ENTRIES, holds_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -344,3 +344,36 @@ def holds_cuda(head: bytes) -> bool:
 
 def _start(match: re.Match[bytes]) -> int:
     return match.start()
+
+
+# Files that hold CUDA texts, which are files of their own to us: see embedded.py
+
+NOTEBOOK, PYTHON = ".ipynb", ".py"
+HOSTS = (NOTEBOOK, PYTHON)
+MAX_HOST = 64 << 20
+"""Bytes of the largest host that is read: the pictures of a notebook are in it."""
+
+ENTRIES = ("RawKernel", "RawModule", "SourceModule", "load_inline", "nvrtcCreateProgram", "Program")
+"""Functions of Python libraries that take CUDA, by the last part of their names."""
+_ENTRY = re.compile(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
+_HOST = re.compile(r"\.(?:ipynb|py)(?=/)" if os.sep == "/" else r"\.(?:ipynb|py)(?=[\\/])", re.IGNORECASE)
+
+
+def is_host(path: str) -> bool:
+    return path.lower().endswith(HOSTS)
+
+
+def host_of(path: str) -> str | None:
+    """The file that holds the text of this path; None for a path that is a file's own."""
+    for match in _HOST.finditer(path):
+        host = path[: match.end()]
+        if not os.path.isdir(host):
+            return host
+    return None
+
+
+def may_hold_cuda(path: str, data: bytes) -> bool:
+    """Whether a notebook or a Python file is worth a look: it costs nothing to say so of one that is not."""
+    if b"__global__" not in data:
+        return False
+    return _ENTRY.search(data) is not None or (path.lower().endswith(NOTEBOOK) and b"%%" in data)

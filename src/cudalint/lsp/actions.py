@@ -10,8 +10,8 @@ from lsprotocol import types
 from cudalint.add_ignore import add_at
 from cudalint.engine import GAP, UNUSED
 from cudalint.findings import Span
-from cudalint.frontend.embedded import is_host, sources
-from cudalint.frontend.source import decode
+from cudalint.frontend.embedded import sources
+from cudalint.frontend.source import decode, is_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cudalint import engine
 from cudalint.engine import GAP, UNUSED, Options, Result
-from cudalint.frontend.embedded import is_host, may_hold_cuda
-from cudalint.frontend.source import holds_cuda
+from cudalint.frontend.source import holds_cuda, is_host, may_hold_cuda
 from cudalint.lsp.text import Moves
 from cudalint.walk import CUDA
 
