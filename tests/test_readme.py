@@ -64,6 +64,7 @@ def test_the_configuration_is_accepted(tmp_path: Path) -> None:
     text = README.read_text(encoding="utf-8")
     files = dict(_FILE.findall(text))
     (tmp_path / "cudalint.toml").write_text(files["cudalint.toml"], encoding="utf-8")
+    (tmp_path / "include").mkdir()
     shown = output("cudalint check --select CL301 reverse.cu", text, tmp_path)
     assert "CL301" in shown
     assert "cudalint.toml" not in shown

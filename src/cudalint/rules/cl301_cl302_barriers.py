@@ -207,8 +207,14 @@ def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Dra
             _values(split, barrier.scope, arrive=split.taken, miss=split.others, returned=False),
         ),
         ((parting.fn.file, parting.node.start, support.header_end(parting), "threads part here"), *related),
-        "warning" if exact else None,
+        "warning" if exact else None, fix=_hoisted(kernel, barrier),
     )  # fmt: skip
+
+
+def _hoisted(kernel: Kernel, barrier: Barrier) -> FixDraft | None:
+    from cudalint.rules import barriers
+
+    return barriers.hoisted(kernel, barrier)
 
 
 def _entered(barrier: Barrier, culprit: Guard) -> list[Term]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Access, Obj
     from cudalint.facts.model import Kernel
     from cudalint.facts.races import Meeting
+    from cudalint.rules.draft import FixDraft
 
 CODES = ("CL304", "CL305")
 
@@ -44,7 +45,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             line = item.later.fn.file.span(item.later.node.start, item.later.node.end).line
             keys = {(code, item.later.obj), (item.later.obj, item.later.fn, line)}
             if told.isdisjoint(keys) and _of_block(kernel, item, same[0]):
-                yield _draft(code, item, same[0])
+                yield _draft(code, item, same[0], _repair(kernel, item))
             told |= keys
 
 
@@ -91,7 +92,15 @@ def _everywhere(kernel: Kernel, same: list[Launched], wanted: set[Access]) -> li
     return first
 
 
-def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
+def _repair(kernel: Kernel, item: Meeting) -> FixDraft | None:
+    from cudalint.rules import barriers
+
+    if item.loop is not None:
+        return barriers.round_the_loop(kernel, item.loop, item.later)
+    return barriers.between(kernel, item.earlier, item.later)
+
+
+def _draft(code: str, item: Meeting, launched: Launched, fix: FixDraft | None) -> Draft:
     a, b = item.earlier, item.later
     name = f"`{a.obj.name}[{item.address}]`" if a.obj.extent != 1 else f"`{a.obj.name}`"
     one, other = (launches.position(x[1], launched.block) for x in (item.first, item.second))
@@ -120,7 +129,7 @@ def _draft(code: str, item: Meeting, launched: Launched) -> Draft:
     return Draft(
         code, b.fn, b.fn.file, b.node.start, b.node.end, message, text,
         Witness(launched.sizes, launched.grid, launched.block, item.second, values),
-        ((a.fn.file, a.node.start, a.node.end, "the first access"), *support.calls(b)),
+        ((a.fn.file, a.node.start, a.node.end, "the first access"), *support.calls(b)), fix=fix,
     )  # fmt: skip
 
 

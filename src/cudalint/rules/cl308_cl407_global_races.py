@@ -179,11 +179,14 @@ def _update_draft(update: _Update, met: _Met, launched: Launched) -> Draft:
             f"{one} and {other} update one element of `{access.obj.name}` wherever {met.data} is the same for both,"
             " and no atomic keeps them apart: updates are lost"
         )
+    from cudalint.rules import atomics
+
     related = tuple((x.fn.file, x.node.start, x.node.end, "read here") for x in update.reads[-1:])
     return Draft(
         "CL308", access.fn, access.fn.file, access.node.start, access.node.end, message,
         "an atomic operation, or one partial result a thread and a reduction",
         Witness(launched.sizes, launched.grid, launched.block, met.second, values), (*related, *support.calls(access)),
+        fix=atomics.atomic(access),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
     from cudalint.ir.nodes import Function
+    from cudalint.rules.draft import FixDraft
 
 CODES = ("CL401",)
 
@@ -156,12 +157,17 @@ def _constants(term: Term) -> Iterator[tuple[Term, Term | None, Term]]:
                 yield constant, when, _bare(_where(rest, t.lnot(when)))
 
 
-def _where(term: Term, cond: Term) -> Term:
+def _where(term: Term, cond: Term, memo: dict[Term, Term] | None = None) -> Term:
     """A value where a condition holds: choices by that very condition made."""
-    if term.op == "select" and cond in (term.args[0], t.lnot(term.args[0])):
-        return _where(term.args[1 if term.args[0] is cond else 2], cond)
-    args = [_where(x, cond) for x in term.args]
-    return term if all(x is y for x, y in zip(args, term.args, strict=True)) else t.rebuild(term, args)
+    memo = {} if memo is None else memo
+    if term not in memo:
+        if term.op == "select" and cond in (term.args[0], t.lnot(term.args[0])):
+            memo[term] = _where(term.args[1 if term.args[0] is cond else 2], cond, memo)
+        else:
+            args = [_where(x, cond, memo) for x in term.args]
+            same = all(x is y for x, y in zip(args, term.args, strict=True))
+            memo[term] = term if same else t.rebuild(term, args)
+    return memo[term]
 
 
 def _is_place(cond: Term) -> bool:
@@ -302,8 +308,15 @@ def _draft(kernel: Kernel, fill: _Fill) -> Draft | None:
     return Draft(
         "CL401", fill.fn, fill.fn.file, fill.start, fill.end, text, _HELP[fill.op],
         Witness(sizes, None if exact else grid, block, thread, {"every input": inputs, "result": str(made)}),
-        (), level,
+        (), level, fix=_repair(fill),
     )  # fmt: skip
+
+
+def _repair(fill: _Fill) -> FixDraft | None:
+    from cudalint.rules import identities
+
+    type_ = fill.constant.type
+    return identities.identity(fill.op, fill.fn, fill.start, fill.end, type_, filled=fill.cond is not None)
 
 
 _HELP = {
