@@ -304,6 +304,17 @@ def _launch_error(walker: Walker, node: ir.Call, _name: str) -> Value:
     return result
 
 
+def _tensor_map(walker: Walker, node: ir.Call, _name: str) -> Value:
+    """``cuTensorMapEncodeTiled(&map, type, rank, address, extents, …)``: no extent may be 0."""
+    args = [walker.value(a) for a in node.args]
+    extents = args[4] if len(args) > 4 else None
+    held = list(extents.obj.stores) if isinstance(extents, Pointer) and extents.obj.kind == "local" else []
+    result = walker.unseen(node, args)
+    if isinstance(result, Term):
+        walker.answers[result] = [t.truth(x) for x in held if isinstance(x.type, Int)]
+    return result
+
+
 def _swap(walker: Walker, node: ir.Call, name: str) -> Value:
     if len(node.args) == 2:
         places = [walker.place(a) for a in node.args]
@@ -563,6 +574,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(LAUNCH_ERRORS, _launch_error),
     **dict.fromkeys(ALLOCATIONS, _allocation),
     "canUse32BitIndexMath": _fits_int,
+    "cuTensorMapEncodeTiled": _tensor_map,
     "get": _get,
     "swap": _swap,
 }  # fmt: skip

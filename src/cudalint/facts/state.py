@@ -24,7 +24,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, Array, Float, Int, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cudalint.facts.events import GuardWhy, LaunchEvent, Value
 
@@ -84,8 +84,8 @@ class State:
         self.loads: dict[tuple[Any, ...], Value] = {}
         self.elements: dict[tuple[Term, Type], Pointer] = {}
         self.globals: dict[ir.Var, Value] = {}
-        self.answers: dict[Value, list[LaunchEvent]] = {}
-        """What was answered when it was asked whether the driver took these launches."""
+        self.answers: dict[Value, list[LaunchEvent | Term]] = {}
+        """What was answered when it was asked whether the driver took these launches, or what else holds if it did."""
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}
 
@@ -266,11 +266,13 @@ class State:
                     if asked and is_success(success):
                         self.started(asked, node)
 
-    def started(self, launches: list[LaunchEvent], node: ir.Node) -> None:
+    def started(self, launches: Sequence[LaunchEvent | Term], node: ir.Node) -> None:
         """The driver took these launches, as far as they are on the way to here: no dimension of theirs was 0."""
         passed = set(chain(self.guard))
         for event in launches:
-            if event.guard is None or event.guard in passed:
+            if isinstance(event, Term):
+                self.follows(event, node)
+            elif event.guard is None or event.guard in passed:
                 for extent in (*(event.grid or ()), *(event.block or ())):
                     self.follows(t.truth(extent), node)
 
@@ -315,9 +317,9 @@ class State:
 
 
 def is_success(value: Term) -> bool:
-    """Whether a value is `cudaSuccess`, declared or not."""
+    """Whether a value is `cudaSuccess` or `CUDA_SUCCESS`, declared or not."""
     value = t.bare(value)
-    named = value.op == "atom" and value.data.kind == "name" and value.data.name.endswith("Success")
+    named = value.op == "atom" and value.data.kind == "name" and value.data.name.lower().endswith("success")
     return named or (value.op == "const" and value.data == 0)
 
 
