@@ -161,7 +161,7 @@ def test_repaired_fixtures_have_lost_their_findings_and_gained_none(cudalint, fo
 #: For each rule with a repair, a fixture that has one.
 REPAIRABLE = {
     "CL101": "faulty-step", "CL102": "faulty-initialiser", "CL103": "faulty-cast-bound", "CL104": "faulty-argv",
-    "CL106": "faulty-explicit-cast", "CL108": "faulty-block-granular", "CL109": "faulty-literal",
+    "CL106": "faulty-explicit-cast", "CL202": "faulty-constant-grid", "CL108": "faulty-block-granular", "CL109": "faulty-literal",
     "CL110": "faulty-allocation", "CL111": "faulty-loop-start", "CL201": "faulty-large-grid", "CL203": "faulty-two-axes",
     "CL204": "faulty-late-guard", "CL209": "faulty-store-unguarded", "CL211": "faulty-thread-start",
     "CL214": "faulty-two-axes", "CL216": "faulty-no-bytes", "CL217": "faulty-memcpy", "CL301": "faulty-nothing-lost",

@@ -490,13 +490,15 @@ def _draft(launch: Launch, found: Short) -> Draft:
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
         Witness(search.sizes_of(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
-        fix=_round_up(launch) if found.floored else None,
+        fix=_repair(launch, found),
     )  # fmt: skip
 
 
-def _round_up(launch: Launch) -> FixDraft | None:
+def _repair(launch: Launch, found: Short) -> FixDraft | None:
     from cudalint.rules import round_up
 
+    if not found.floored:
+        return round_up.sized(launch, found)
     return round_up.repair(launch, [x for x in _every(launch) if x.floored])
 
 

@@ -1,4 +1,4 @@
-"""The repair of CL203: a division that rounds down made one that rounds up.
+"""The repairs of CL203 and CL202: a division that rounds down made one that rounds up, a grid sized from the elements.
 
 Imported where a finding is made: a run without findings needs none of it.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import kernels, search
+from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import BDIM
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import DIM3
+from cudalint.ir.types import DIM3, I64
 from cudalint.rules import edits, widening, width
 from cudalint.rules.draft import EditDraft, FixDraft
 
@@ -49,6 +51,29 @@ def repair(launch: Launch, short: Iterable[Short]) -> FixDraft | None:
             return None
         changes.update((x.start, x) for x in guard)
     return FixDraft(True, "round the number of blocks up", tuple(changes.values())) if changes else None
+
+
+def sized(launch: Launch, found: Short) -> FixDraft | None:
+    """A block for every ``t`` elements, where the kernel tests each for itself and the launch is of one axis."""
+    item, event = found.coordinate, launch.event
+    grid, block = event.node.grid, event.node.block
+    if item is None or found.axis != "x" or event.stack or not _all_tested(launch, item):
+        return None
+    if not (isinstance(grid, ir.Expr) and isinstance(block, ir.Expr)) or DIM3 in (grid.type, block.type):
+        return None
+    if item.share != {(BDIM["x"],): 1} or item.pitch != shapes.ONE or item.counters:
+        return None
+    size = search.bare(launch.at_launch(from_poly(item.limit, I64)))
+    body = edits.Body(event.fn)
+    name = edits.host_name(launch, body, size) if size.op == "atom" else None
+    if name is None or not edits.plain(block) or not body.lone(grid.start, grid.end):
+        return None
+    guard = edits.under_sizes(launch, [size]) if _can_be_0(launch, found, size) else []
+    if guard is None:
+        return None
+    by = f"({body.source(block)})" if isinstance(block, (ir.Binary, ir.Cast)) else body.source(block)
+    edit = EditDraft(body.file, grid.start, grid.end, f"{name} / {by} + ({name} % {by} != 0)")
+    return FixDraft(True, "size the grid from the elements", (edit, *guard))
 
 
 def _all_tested(launch: Launch, item: Coordinate) -> bool:
