@@ -611,3 +611,24 @@ def test_an_open_type_has_the_usual_width(cudalint: Cudalint, write: Callable[..
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL213", "typed.cu")
     assert finding["witness"]["sizes"]["sizeof(T)"] == 4
+
+
+def test_a_specialisation_is_launched_where_its_template_is(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("half.cu", """
+        #include <cuda_fp16.h>
+        template <typename T> __global__ void add(T* x, int rows, int n, bool twice = false) {}
+        template <> __global__ void add(half* x, int rows, int n, bool twice) {
+            half2* pairs = (half2*)x;
+            for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * n; i += blockDim.x * gridDim.x)
+                pairs[i] = __hadd2(pairs[i], pairs[i]);
+        }
+        template <typename T> void run(T* x, int rows, int n) {
+            const int lanes = 4 / sizeof(T);
+            add<<<rows, 128>>>(x, rows, n / lanes);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL108", "half.cu")
+    assert finding["witness"]["block"] == [128, 1, 1]
+    sizes, step = finding["witness"]["sizes"], 128 * finding["witness"]["grid"][0]
+    assert sizes["rows"] == finding["witness"]["grid"][0]
+    assert sizes["rows"] * (sizes["n"] // 2) > 2**31 - step
+    assert [x["line"] for x in finding["related"]] == [11]

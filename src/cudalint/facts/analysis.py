@@ -13,16 +13,18 @@ from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import distinct, judged
 from cudalint.frontend.declare import syntax_of
+from cudalint.frontend.typing import decay, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from cudalint.config import Config
-    from cudalint.facts.events import LaunchEvent
+    from cudalint.facts.events import Flow, LaunchEvent
     from cudalint.facts.model import Bindings
     from cudalint.frontend.source import SourceFile
-    from cudalint.ir.nodes import FunctionDecl
+    from cudalint.ir.nodes import Expr, FunctionDecl
+    from cudalint.ir.types import Type
     from cudalint.project import Project
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -249,6 +251,27 @@ class _Analysis:
             self.launches.append(launch)
             if kernel is not None:
                 kernel.launches.append(launch)
+        for bound, special in self.specials(decl, flow):
+            instance = flows.walk(decl, bound)
+            for event in instance.launches:
+                if self.resolve(event) is special:
+                    kernel = self.kernel(special, ())
+                    launch = Launch(event, instance, kernel, self.config)
+                    self.launches.append(launch)
+                    kernel.launches.append(launch)
+
+    def specials(self, decl: FunctionDecl, flow: Flow) -> Iterator[tuple[dict[str, Type | int], FunctionDecl]]:
+        """The kernels that are no templates (``template<>``, overloads) to which the launches of a host template come
+        in some of its instances, with what its parameters are there."""
+        own = {name for name, _ in decl.template}
+        for event in flow.launches if own else ():
+            target = event.kernel.decl if event.kernel is not None else event.node.target
+            if target is None or not target.template:
+                continue
+            for other in self.overloads(target):
+                bound = self.takes(other, target, event.node.args or ())
+                if bound and bound.keys() <= own:
+                    yield bound, other
 
     def kernel(self, decl: FunctionDecl, bindings: Bindings) -> Kernel:
         key = (decl, bindings)
@@ -297,23 +320,33 @@ class _Analysis:
             return []
         return [f for f in file.declarations.functions_by_name.get(name, ()) if f.kind == "kernel" and f.has_body]
 
-    def specialised(self, target: FunctionDecl, event: LaunchEvent) -> FunctionDecl:
-        """The kernel of that name whose parameters have exactly the arguments' types: an overload, `template<>`."""
-        same = [
+    def overloads(self, target: FunctionDecl) -> list[FunctionDecl]:
+        """The kernels with a body that have a kernel's name, itself among them."""
+        return [
             f
             for f in target.file.declarations.functions_by_name.get(target.name, ())
             if f.kind == "kernel" and f.has_body and f.qualname == target.qualname
         ]
+
+    def takes(
+        self, decl: FunctionDecl, named: FunctionDecl, args: Sequence[Expr | None]
+    ) -> dict[str, Type | int] | None:
+        """What the open types of arguments have to be for them to be exactly those of a kernel that is no template,
+        None where nothing does that: an overload of the kernel ``named``, or a specialisation, for which that one's
+        default arguments stand."""
+        if decl.template or len(args) > len(decl.params) or len(decl.params) not in (len(args), len(named.params)):
+            return None
+        bound: dict[str, Type | int] = {}
+        pairs = zip(args, decl.lower({}).params)
+        return bound if all(a is None or fits(decay(a.type), p.type, bound) for a, p in pairs) else None
+
+    def specialised(self, target: FunctionDecl, event: LaunchEvent) -> FunctionDecl:
+        """The kernel of that name whose parameters have exactly the arguments' types: an overload, `template<>`."""
+        same = self.overloads(target)
         args = event.node.args
         if len(same) < 2 or not args:
             return target
-        exact = [
-            f
-            for f in same
-            if not f.template
-            and len(params := f.lower({}).params) == len(args)
-            and all(p.type is a.type for p, a in zip(params, args, strict=True) if a is not None)
-        ]
+        exact = [f for f in same if self.takes(f, target, args) == {}]
         return exact[0] if len(exact) == 1 else target
 
 

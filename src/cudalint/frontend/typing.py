@@ -413,9 +413,7 @@ class Typer:
                 typer.bind_templates(decl.templates[-1:], None)
                 patterns = [typer.argument(node) for node in decl.arguments.named_children]
                 bound: dict[str, Type | int] = {}
-                if len(patterns) != len(arguments) or not all(
-                    map(_matches, patterns, arguments, [bound] * len(patterns))
-                ):
+                if len(patterns) != len(arguments) or not all(map(fits, patterns, arguments, [bound] * len(patterns))):
                     continue
                 names = template_names(declarations.source, decl.templates[-1]) if decl.templates else []
                 if best is None or len(bound) < best[0]:
@@ -766,7 +764,7 @@ def alignment(type_: Type) -> int:
     return type_.size or 1
 
 
-def _matches(pattern: Type | Expr, actual: Type | int | None, bound: dict[str, Type | int]) -> bool:
+def fits(pattern: Type | Expr, actual: Type | int | None, bound: dict[str, Type | int]) -> bool:
     """Whether a template argument fits a specialisation's, binding the specialisation's own parameters."""
     if isinstance(pattern, Expr):
         if isinstance(pattern, Ref) and pattern.var.kind == "template":
@@ -781,7 +779,7 @@ def _matches(pattern: Type | Expr, actual: Type | int | None, bound: dict[str, T
     if pattern is actual:
         return True
     if isinstance(pattern, Ptr) and isinstance(actual, Ptr):
-        return _matches(pattern.element, actual.element, bound)
+        return fits(pattern.element, actual.element, bound)
     return False
 
 
