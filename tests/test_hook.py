@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -56,6 +57,9 @@ def hook(tmp_path_factory):
         "third_party/fault.cu": FAULTY,
         "include/kernel.hpp": FAULTY,
         "include/plain.hpp": "int x;\n",
+        "model.py": f"import cupy\nk = cupy.RawKernel(r'''\n{FAULTY}''', 'k')\n",
+        "plain.py": "import cupy\n",
+        "lab.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": f"%%cu\n{FAULTY}"}]}),
         "cudalint.toml": 'exclude = ["third_party"]\n',
         "readme.txt": "nothing to do\n",
     }.items():
@@ -93,3 +97,11 @@ def test_the_hook_for_headers(hook):
     assert "1 error in 1 file of 1 checked." in done.stdout
     # each file is the business of one of the two
     assert "(no files to check)Skipped" in hook("cudalint-headers", "src/fault.cu", "src/kernel.hip").stdout
+
+
+def test_the_hook_for_notebooks_and_python(hook):
+    done = hook("cudalint-python", "model.py", "plain.py", "lab.ipynb", "src/fault.cu")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "model.py:6:17: error CL301 " in done.stdout
+    assert "lab.ipynb:cell 1:5:17: error CL301 " in done.stdout
+    assert "2 errors in 2 files of 2 checked." in done.stdout

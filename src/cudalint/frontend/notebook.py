@@ -17,7 +17,7 @@ from cudalint.frontend.preprocess import Gap
 from cudalint.frontend.source import ENTRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*")
@@ -140,7 +140,7 @@ def _free(found: Found, name: str, number: int) -> str:
     return name if name not in found.texts else os.path.join(f"cell {number}", name)
 
 
-def _part(write: Any, cell: _Cell, start: int) -> Layer:
+def _part(write: Callable[[Layer, int, int, str], str | None], cell: _Cell, start: int) -> Layer:
     layer = Layer(write)
     _append(layer, cell, start)
     return layer
@@ -148,7 +148,7 @@ def _part(write: Any, cell: _Cell, start: int) -> Layer:
 
 def _append(layer: Layer, cell: _Cell, start: int) -> None:
     layer.parts.append(Part(len(layer.text), cell.number, cell.text, start))
-    layer.join(cell.layer, start, max((piece.token + 1 for piece in layer.pieces), default=0))
+    layer.join(cell.layer, start, layer.pieces[-1].token + 1 if layer.pieces else 0)
 
 
 def _end_line(layer: Layer) -> None:
@@ -278,31 +278,42 @@ def _skip(raw: bytes, at: int) -> int:
     return len(raw)
 
 
-_BETWEEN = re.compile(rb'"[ \t]*,([ \t]*\r?\n[ \t]*)"')
+_BETWEEN = re.compile(rb'"[ \t\r\n]*,[ \t\r\n]*"')
 
 
-def _write_json(raw: bytes) -> Any:
+def _write_json(raw: bytes) -> Callable[[Layer, int, int, str], str | None]:
     def write(layer: Layer, start: int, end: int, new: str) -> str | None:
         """JSON for a text. Where each line of a cell is a string of its own, so are the new ones."""
-        first, last = layer.pieces[layer.index(start)], layer.pieces[layer.index(max(end - 1, start))]
-        held = layer.held(start, end)
-        if start < len(layer.text) and layer.parts and _part_of(layer, first.at) != _part_of(layer, last.at):
+        first, last = layer.index(start), layer.index(max(end - 1, start))
+        if _part_of(layer, layer.pieces[first].at) != _part_of(layer, layer.pieces[last].at):
             return None
-        spelled = json.dumps(new, ensure_ascii=False)[1:-1]
-        between = _BETWEEN.search(raw, held[0])
-        # a cell in one string has none before the string ends
-        opening = raw.rfind(b"\n", 0, held[0]) + 1
-        if between is None or raw[opening : held[0]].lstrip()[:1] != b'"':
-            return spelled
-        separator = f'",{between[1].decode().replace(chr(13), "")}"'
-        goes_on = end < len(layer.text) and layer.pieces[layer.index(end)].token == last.token
         lines = new.split("\n")
-        spelled_lines = [json.dumps(f"{line}\n", ensure_ascii=False)[1:-1] for line in lines[:-1]]
+        separator = _separator(raw, layer, first) if len(lines) > 1 else None
+        if separator is None:
+            return _encoded(new)
+        rows = [_encoded(f"{line}\n") for line in lines[:-1]]
+        goes_on = end < len(layer.text) and layer.pieces[layer.index(end)].token == layer.pieces[last].token
         if lines[-1] or goes_on:
-            spelled_lines.append(json.dumps(lines[-1], ensure_ascii=False)[1:-1])
-        return separator.join(spelled_lines)
+            rows.append(_encoded(lines[-1]))
+        return separator.join(rows)
 
     return write
+
+
+def _encoded(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _separator(raw: bytes, layer: Layer, index: int) -> str | None:
+    """What stands between two lines of the cell that a piece is of; None for a cell that is one string."""
+    at = _part_of(layer, layer.pieces[index].at)
+    for i in (*range(index + 1, len(layer.pieces)), *range(index, 0, -1)):
+        one, other = layer.pieces[i - 1], layer.pieces[i]
+        if one.token != other.token and _part_of(layer, one.at) == _part_of(layer, other.at) == at:
+            between = _BETWEEN.fullmatch(raw, one.end, other.start)
+            if between is not None:
+                return between[0].decode().replace("\r", "")
+    return None
 
 
 def _part_of(layer: Layer, at: int) -> int:
