@@ -164,7 +164,7 @@ REPAIRABLE = {
     "CL106": "faulty-explicit-cast", "CL202": "faulty-constant-grid", "CL108": "faulty-block-granular", "CL109": "faulty-literal",
     "CL110": "faulty-allocation", "CL111": "faulty-loop-start", "CL201": "faulty-large-grid", "CL203": "faulty-two-axes",
     "CL204": "faulty-late-guard", "CL209": "faulty-store-unguarded", "CL211": "faulty-thread-start",
-    "CL214": "faulty-two-axes", "CL216": "faulty-no-bytes", "CL217": "faulty-memcpy", "CL301": "faulty-nothing-lost",
+    "CL213": "faulty-row-per-block", "CL214": "faulty-two-axes", "CL216": "faulty-no-bytes", "CL217": "faulty-memcpy", "CL301": "faulty-nothing-lost",
     "CL302": "faulty-atomic-result", "CL304": "faulty-reverse", "CL305": "faulty-scan", "CL308": "faulty-sum",
     "CL401": "faulty-tile", "CL501": "faulty-local-flag", "CL502": "faulty-and-for-or", "CL503": "faulty-stride",
 }  # fmt: skip

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.ids import TID
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
-from cudalint.ir.types import U64
+from cudalint.ir import nodes as ir
+from cudalint.ir.types import DIM3, U64
 from cudalint.rules import launches, width
 from cudalint.rules.cl202_cl203_coverage import short
-from cudalint.rules.draft import Draft
+from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,8 +123,30 @@ def _draft(
         "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
         if not only_nothing else "return before the launch when there is nothing to do",
         Witness(search.sizes_of(sizes), None, None, None, values), launches.callers(launch),
-        level="note" if only_nothing else None,
+        level="note" if only_nothing else None, fix=_clamped(launch, none) if over is not None else None,
     )  # fmt: skip
+
+
+def _clamped(launch: Launch, none: dict[Term, int] | None) -> FixDraft | None:
+    """At most as many threads as there may be, where the kernel's loops go over the rest, and no launch without any."""
+    from cudalint.rules import edits
+
+    event, kernel = launch.event, launch.kernel
+    assert kernel is not None
+    block = event.node.block
+    if event.stack or not isinstance(block, ir.Expr) or block.type is DIM3 or not edits.plain(block):
+        return None
+    loops = all(item.loop is not None for item in kernel.layout.coordinates if TID["x"] in item.ids)
+    if not loops or any(a.obj.kind == "shared" for a in kernel.flow.accesses) or kernel.flow.collectives:
+        return None
+    body = edits.Body(event.fn)
+    zero = [x for x, v in (none or {}).items() if v == 0]
+    guard = edits.under_sizes(launch, zero) if zero else []
+    if guard is None or not body.lone(block.start, block.end):
+        return None
+    n = body.source(block)
+    edit = EditDraft(body.file, block.start, block.end, f"({n} < {_THREADS} ? {n} : {_THREADS})")
+    return FixDraft(True, f"launch at most {_THREADS} threads a block", (edit, *guard))
 
 
 def experiment_cl213(bench: Bench) -> Plan:
