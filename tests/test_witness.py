@@ -632,3 +632,49 @@ def test_a_specialisation_is_launched_where_its_template_is(cudalint: Cudalint, 
     assert sizes["rows"] == finding["witness"]["grid"][0]
     assert sizes["rows"] * (sizes["n"] // 2) > 2**31 - step
     assert [x["line"] for x in finding["related"]] == [11]
+
+
+def test_a_tensor_of_the_cut_count_exists(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("points.cu", """
+        __global__ void mark(float* out, int n) {
+            size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) out[i] = 1.0f;
+        }
+        void run(const at::Tensor& points) {
+            int n = points.size(0);
+            auto out = at::zeros({n, 3});
+            if (n == 0) return;
+            mark<<<(n - 1) / 256 + 1, 256>>>(out.data_ptr<float>(), n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL106", "points.cu")
+    assert finding["witness"]["sizes"] == {"points.size(0)": 2**32 + 1}  # at 2^31 the tensor has a negative extent
+
+
+def test_a_divisor_that_is_chosen_has_the_size_at_which_it_adds(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("rows.cu", KERNELS + """
+        void run(float* x, int rows, int length) {
+            if (rows <= 0) return;
+            const int most = length <= 128 ? 256 : 1;
+            const int held = rows < most ? rows : most;
+            one<<<(held + rows - 1) / held, held>>>(x, rows);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL104", "rows.cu")
+    sizes = finding["witness"]["sizes"]
+    assert sizes["length"] <= 128
+    assert sizes["rows"] == 2**31 - 255
+
+
+def test_what_callers_check_holds_in_the_witness(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("called.cu", KERNELS + """
+        void run(float* x, int n) { one<<<n / 512, 512>>>(x, n); }
+        int main(int argc, char** argv) {
+            int n = atoi(argv[1]);
+            if (n < 512 || n % 8 != 0) return 1;
+            float* x;
+            cudaMalloc(&x, n * sizeof(float));
+            run(x, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL203", "called.cu")
+    n = finding["witness"]["sizes"]["n"]
+    assert n > 512
+    assert n % 8 == 0

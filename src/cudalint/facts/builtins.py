@@ -506,6 +506,15 @@ def _extents(walker: Walker, node: ir.Call) -> None:
             walker.follows(t.lor(t.truth(extent), t.compare("==", whole, const(0, whole.type))), node)
 
 
+def made(walker: Walker, node: ir.Call, args: list[Value]) -> None:
+    """A tensor that is made from a list of extents has none below 0: that throws."""
+    if node.name.rpartition("::")[2] in _TENSORS and node.args and isinstance(node.args[0], ir.Construct):
+        listed = args[0]
+        for extent in listed.data.inputs if isinstance(listed, Term) and listed.op == "atom" else ():
+            if isinstance(extent.type, Int):
+                walker.follows(t.compare("<=", const(0, extent.type), extent), node)
+
+
 def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:
     """The extents of a tensor that was made from a list of them in this function: ``at::zeros({n, 3})``."""
     made = walker.value(receiver) if isinstance(receiver, ir.Ref) else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import assigned
-from cudalint.facts.builtins import identity, known_call
+from cudalint.facts.builtins import identity, known_call, made
 from cudalint.facts.events import (
     CallEvent,
     CallSite,
@@ -502,6 +502,7 @@ class Expressions(Places):
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result
         self.flow.calls.append(event)
+        made(self, node, args)
         return result
 
     def called_back(self, node: ir.Call, closure: Closure) -> None:
