@@ -678,3 +678,15 @@ def test_what_callers_check_holds_in_the_witness(cudalint: Cudalint, write: Call
     n = finding["witness"]["sizes"]["n"]
     assert n > 512
     assert n % 8 == 0
+
+
+def test_a_loop_leaves_the_other_axes_of_a_grid(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("halved.cu", KERNELS + """
+        void run(float* x, int n, int most) {
+            dim3 grid;
+            grid.x = n / 256 + 1;
+            while (grid.x > most) grid.x >>= 1;
+            stride<<<grid, 256>>>(x, n);
+        }""")  # fmt: skip
+    (finding,) = [x for x in cudalint.json("--select", "CL108", "halved.cu") if x["related"]]
+    assert finding["witness"]["grid"][1:] == [1, 1]

@@ -33,7 +33,7 @@ from cudalint.facts.places import is_computed
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, DIM3, I64, U32, Array, Float, Int, Ptr, Type
+from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, Array, Float, Int, Ptr, Type
 
 if TYPE_CHECKING:
     from cudalint.facts.events import Value
@@ -349,8 +349,23 @@ class Walker(Expressions):
             inputs = self.sources(value)
             return Pointer(Obj(value.obj.kind, var.name, value.element, origin=inputs), value.element)
         if isinstance(value, Record):
-            return Record(var.name, value.type, {}, UNKNOWN if self.device else 0)
+            fields = {} if self.device else self.counted(value)
+            heads: dict[str, Value] = {
+                name: self.head(loop, self.part(var, name, x.type), x) for name, x in fields.items()
+            }
+            return Record(var.name, value.type, heads, UNKNOWN if self.device else 0)
         return self.fresh("unknown", var.name, var.type, level=UNKNOWN)
+
+    def counted(self, record: Record) -> dict[str, Term]:
+        """The numbers among the members of a class: a loop changes each of them, or leaves it, by itself."""
+        return {name: x for name, x in record.fields.items() if isinstance(x, Term) and isinstance(x.type, Int)}
+
+    def part(self, var: ir.Var, name: str, type_: Type | None) -> ir.Var:
+        """A member of a variable as a variable of its own."""
+        found = self.parts.get((var, name))
+        if found is None:
+            found = self.parts[var, name] = ir.Var(f"{var.name}.{name}", type_ or I32, var.kind, var.start, var.end)
+        return found
 
     def limit(self, loop: Loop, test: Term) -> None:
         """Records the bound that a loop's test sets on its variable."""
@@ -368,6 +383,9 @@ class Walker(Expressions):
                         side.data.data.limit = (other, strict * sign)
 
     def complete(self, loop: Loop, var: ir.Var, value: Value | None) -> None:
+        for (whole, name), part in list(self.parts.items()):
+            if whole is var and part in loop.inductions:
+                self.complete(loop, part, value.fields.get(name) if isinstance(value, Record) else None)
         info = loop.inductions.get(var)
         if info is None or info.term is None:
             return
@@ -411,7 +429,14 @@ class Walker(Expressions):
         if isinstance(before, Pointer):
             return Pointer(Obj(before.obj.kind, var.name, before.element, origin=tuple(loop.control)), before.element)
         if isinstance(before, Record):
-            return Record(var.name, before.type, {}, UNKNOWN if self.device else 0)
+            fields: dict[str, Value] = {}
+            for name, x in ({} if self.device else self.counted(before)).items():
+                ends = [y.fields.get(name) if isinstance(y, Record) else None for y in broken]
+                part = self.part(var, name, x.type)
+                info = loop.inductions[part]
+                kept = info.next is info.term and all(y is info.term for y in ends)
+                fields[name] = x if kept else self.after(loop, part, x, ends)
+            return Record(var.name, before.type, fields, UNKNOWN if self.device else 0)
         return self.fresh("unknown", var.name, var.type, level=UNKNOWN)
 
     def checked_first(self, loop: Loop, test: Term, checks: list[Term]) -> None:

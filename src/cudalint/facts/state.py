@@ -86,6 +86,7 @@ class State:
         self.globals: dict[ir.Var, Value] = {}
         self.answers: dict[Value, list[LaunchEvent | Term]] = {}
         """What was answered when it was asked whether the driver took these launches, or what else holds if it did."""
+        self.parts: dict[tuple[ir.Var, str], ir.Var] = {}
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}
 
