@@ -690,3 +690,15 @@ def test_a_loop_leaves_the_other_axes_of_a_grid(cudalint: Cudalint, write: Calla
         }""")  # fmt: skip
     (finding,) = [x for x in cudalint.json("--select", "CL108", "halved.cu") if x["related"]]
     assert finding["witness"]["grid"][1:] == [1, 1]
+
+
+def test_a_size_is_named_as_it_is_asked_for(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("lists.cu", EMPTY + """
+        #include <vector>
+        void run(std::vector<std::vector<float*>> lists) {
+            float* first = lists[0][0];
+            int many = lists[0].size();
+            scale<<<many, 256>>>(first, 256);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL106", "lists.cu")
+    assert list(finding["witness"]["sizes"]) == ["lists[0].size()"]

@@ -471,6 +471,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             base = walker.value(receiver)
             inputs = (base,) if isinstance(base, Term) else ()
             title = re.sub(r"\bempty(?=\(\)$)", "size", walker.source(node))  # which asks for the size, see above
+            if not re.search(rf"\b{name} ?\( ?\)$", title):
+                title = f"{walker.source(receiver)}.{name}()"  # asked by something else: an index, a check
             found = walker.unknown_value(
                 "size", title, node.type, node, inputs=inputs, level=UNKNOWN if walker.device and not inputs else 0
             )
