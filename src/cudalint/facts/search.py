@@ -86,9 +86,13 @@ def ordered(first: Iterable[Term], then: Iterable[Term]) -> list[Term]:
 
 
 def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
-    """Sizes worth trying: around every constant of ``terms`` and of what the host checks."""
+    """Sizes worth trying: around every constant of ``terms`` and of what the host checks, and the next multiples of
+    what it wants multiples of."""
     known = w.constants([*(x for x in terms if x is not None), *launch.conditions])
-    return {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1) if 0 < v <= LARGEST}
+    found = {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1)}
+    remainders = [part for x in launch.conditions for part in parts(x) if part.op == "mod"]
+    units = {x.args[1].data for x in remainders if x.args[1].op == "const" and x.args[1].data > 1}
+    return {v for v in (*found, *(-(-v // c) * c for v in found for c in units)) if 0 < v <= LARGEST}
 
 
 def smallest(
