@@ -702,3 +702,14 @@ def test_a_size_is_named_as_it_is_asked_for(cudalint: Cudalint, write: Callable[
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL106", "lists.cu")
     assert list(finding["witness"]["sizes"]) == ["lists[0].size()"]
+
+
+def test_what_all_threads_add_to_a_start_counts(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("start.cu", """
+        __global__ void zero(float* x, int n) {
+            for (size_t i = threadIdx.x + blockDim.x + blockIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) x[i] = 0.0f;
+        }
+        void run(float* x) { zero<<<128, 64>>>(x, 1 << 20); }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL211", "start.cu")
+    assert finding["witness"]["values"]["element handled twice"] == 65
+    assert finding["witness"]["values"]["element never handled"] == 0

@@ -36,6 +36,7 @@ _MOST_THREADS = 1 << 12
 _MOST_SHAPES = 6
 """Grids of one launch that are looked at."""
 _UNIT: Poly = {(): 1}
+_DIMENSIONS = frozenset([*BDIM.values(), *GDIM.values()])
 
 
 class Walk(NamedTuple):
@@ -272,6 +273,8 @@ def _shares(
         return ((i, j, k) for k in z for j in y for i in x)
 
     moving = {m: c for m, c in walk.start.items() if kernels.ids_of(m)}
+    # What of the launch's own dimensions all threads add: nobody meant to leave out the elements below it.
+    common = {m: c for m, c in walk.start.items() if m and all(x in _DIMENSIONS for x in m)}
     starts: dict[int, list[tuple[int, Thread]]] = {}
     kept = dict(values)
     everyone = ((b, i) for b in span(grid, blocks) for i in span(block, threads))
@@ -282,9 +285,9 @@ def _shares(
         extents = [*_extents(BID, grid, blocks), *_extents(TID, block, threads)]
         if _each_once(moving, step, extents, number):
             return None
-        place = _placing(moving, values, number)
+        place, above = _placing(moving, values, number), number(common)
         for b, i in islice(everyone, _MOST_THREADS):
-            at = place(b, i)
+            at = above + place(b, i)
             starts.setdefault(at % step, []).append((at, (b, i)))
         complete = next(everyone, None) is None
         values.update(support.coordinates(_last(grid, blocks), _last(block, threads)))
@@ -306,7 +309,7 @@ def _shares(
         first = {residue: min(at for at, _ in same) for residue, same in starts.items()}
         missing = next((e for e in range(2 * step) if e % step not in first or e < first[e % step]), None)
     else:
-        missing = top + 1 if top + 1 < step else None  # all start below, and the step leaps over it
+        missing = 0 if above else top + 1 if top + 1 < step else None  # all start below, and the step leaps over it
     if best is not None:
         return _Shares(grid, block, best[0], best[1], missing, {})
     # Where threads skip elements on purpose (two a pass), none is handled twice; a whole block does not.
