@@ -242,6 +242,7 @@ def test_takes_the_first_side_of_a_merge_conflict() -> None:
     ("text", "result"),
     [
         ("k << <g, b >> > (a);", "k <<< g, b  >>> (a);"),
+        ("k < < <g, b >>> (a);", "k <<<  g, b >>> (a);"),
         ("k<7><< <g, n >> 2 >> >(a);", "k<7><<< g, n >> 2  >>>(a);"),
         ("k<<<g, n >> 2>>>(a); x << 1;", "k<<<g, n >> 2>>>(a); x << 1;"),
         ("o& operator<< <T>(o&, A<B<C<int>> >(x));", "o& operator<< <T>(o&, A<B<C<int>> >(x));"),

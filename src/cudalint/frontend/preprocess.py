@@ -92,8 +92,9 @@ _CONFLICT = re.compile(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=
 _SPACE = re.compile(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
 _BOUNDARY = re.compile(rb"[(),]")
 _LONE_CR = re.compile(rb"\r(?!\n)")
-_SPACED_LAUNCH = re.compile(rb"(?<!<)(?<!operator)<<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>>([ \t]*)>(?=\s*\()")
-"""A launch as Visual Studio formats it, `k << <grid, block >> > (n)`, which nvcc takes."""
+_SPACED_LAUNCH = re.compile(rb"(?<!<)(?<!operator)<([ \t]*)<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>([ \t]*)>([ \t]*)>(?=\s*\()")
+"""A launch as Visual Studio formats it, `k << <grid, block >> > (n)`, which nvcc takes, or clang-format for C++,
+`k < < <grid, block >>> (n)`, which it does not: nothing else can have been meant."""
 _BLANKS = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_$") | frozenset(range(0x80, 0x100))
 _OPERATORS = frozenset(b"+-&|<>=!:/*#.%^")
@@ -198,8 +199,8 @@ class _Scanner:
             raw = self._first_sides(raw)
         if b"cudalint:" in raw:
             raw = as_assertions(raw)
-        if b"<< " in raw or b">> " in raw:
-            raw = _SPACED_LAUNCH.sub(rb"<<<\1\2\3>>>", raw)
+        if b"<< " in raw or b">> " in raw or b"< <" in raw:
+            raw = _SPACED_LAUNCH.sub(rb"<<<\1\2\3\4\5>>>", raw)
         for path in self.file.env.forced(self.file.path):
             self._include(path, 0)
         search, find = _INTERESTING.search, raw.find
