@@ -251,6 +251,9 @@ FORMS: dict[str, Callable[[str], str]] = {
     "book.ipynb": lambda text: notebook("1", "%%cu\n" + text),
     "small.ipynb": lambda text: notebook("%%cu\n" + text, indent=None),
     "whole.ipynb": lambda text: notebook("%%cu\n" + text, whole=True),
+    "timed.ipynb": lambda text: notebook(
+        "import cupy as cp\nx = !ls\ncp?", f"if x:\n    !ls\n%time m = cp.RawModule(code=r'''{text}/*\n% 1 */''')"
+    ),
     "later.ipynb": lambda text: notebook("import cupy\nT = '''\n" + text + "'''", "%time\ncupy.RawModule(code=T)"),
 }
 

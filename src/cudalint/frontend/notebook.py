@@ -28,9 +28,11 @@ _CELL_MAGIC = re.compile(rb"\s*%%([\w.]+)([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _CUDA_MAGICS = ("cu", "cuda", "cuda_group_save", "nvcc", "nvcc_run")
 _FILE_MAGICS = ("writefile", "file")
 _PYTHON_MAGICS = ("time", "timeit", "capture", "prun", "python", "python3")
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _LINE_MAGIC = re.compile(
-    rb"^(?P<before>[ \t]*(?:[\w., \t]+=[ \t]*)?)(?P<magic>[%!?][^\r\n]*|[\w.]+\?+(?=[ \t]*$))", re.MULTILINE
+    rb"(?P<before>[ \t]*(?:[\w., \t]+=[ \t]*)?)(?P<magic>%time[ \t]+(?P<timed>[\w(][^\r\n]*)|[%!?][^\r\n]*|[\w.]+\?+)"
 )
+"""A line for IPython: ``%matplotlib inline``, ``files = !ls``, ``print?``."""
 _SOURCES = (".cu", ".cuh", ".hip", ".h", ".hh", ".hpp", ".hxx", ".inl", ".inc", ".ipp", ".tpp", ".c", ".cc",
     ".cpp", ".cxx")  # fmt: skip
 _NAME_OPTIONS = ("-n", "--name")
@@ -159,30 +161,44 @@ def _end_line(layer: Layer) -> None:
 
 def _add_python(python: Layer, cell: _Cell, start: int, found: Found) -> None:
     """Put a cell of Python behind those before it; one that is none is left out."""
-    from cudalint.frontend.pystrings import parse
-
     text = cell.text
-    code = text[start:]
     try:
-        parse(code)
-    except SyntaxError:
-        code = _LINE_MAGIC.sub(_as_number, code)
-        try:
-            parse(code)
-        except SyntaxError as fault:
-            if b"__global__" in code and any(entry.encode() in code for entry in ENTRIES):
-                first, last = cell.layer.outer(start, len(text))
-                found.passed.append(Gap(first, last, f"the cell is no Python that this version reads: {fault.msg}"))
-            return
+        code = _python(text[start:])
+    except SyntaxError as fault:
+        if b"__global__" in text and any(entry.encode() in text for entry in ENTRIES):
+            first, last = cell.layer.outer(start, len(text))
+            found.passed.append(Gap(first, last, f"the cell is no Python that this version reads: {fault.msg}"))
+        return
     _end_line(python)
     at = len(python.text)
     _append(python, cell, start)
     python.text[at:] = code
 
 
-def _as_number(match: re.Match[bytes]) -> bytes:
-    """A line for IPython as a number and a comment of the same length."""
-    return match["before"] + b"0#"[: len(match["magic"])] + b" " * (len(match["magic"]) - 2)
+def _python(code: bytes) -> bytes:
+    """A cell without its lines for IPython, which are those where a parser stumbles: no line in a string is taken for
+    one. All else stays where it is. SyntaxError for what is no Python."""
+    from cudalint.frontend.pystrings import parse
+
+    lines = _LINE.findall(code)
+    while True:
+        try:
+            parse(b"".join(lines))
+        except SyntaxError as fault:
+            number = (fault.lineno or 1) - 1
+            magic = _LINE_MAGIC.match(lines[number]) if number < len(lines) else None
+            if magic is None:
+                raise
+            lines[number] = _as_number(magic) + lines[number][magic.end() :]
+        else:
+            return b"".join(lines)
+
+
+def _as_number(magic: re.Match[bytes]) -> bytes:
+    """A line for IPython as a number, and a comment of the same length; what is timed stays."""
+    word, kept = magic["magic"], magic["timed"] or b""
+    skipped = len(word) - len(kept)
+    return magic["before"] + (b"0;" if kept else b"0#")[:skipped] + b" " * (skipped - 2) + kept
 
 
 # JSON
