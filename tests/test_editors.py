@@ -148,7 +148,7 @@ const { registered } = require("vscode");
 })();
 """)
     done = subprocess.run([node, "run.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
-    begun = '["cudalint",["lsp"],["cuda-cpp","cuda","cpp","c"]]'
+    begun = '["cudalint",["lsp"],["cuda-cpp","cuda","cpp","c","python"]]'
     assert done.stdout.splitlines() == [begun, "start", "stop", begun, "start", "stop"]
 
 

@@ -1,8 +1,8 @@
 -- cudalint in Neovim 0.11 or newer. Put this file into ~/.config/nvim/plugin/.
 vim.lsp.config("cudalint", {
   cmd = { "cudalint", "lsp" },
-  -- C and C++ too: of those, the server checks what holds CUDA.
-  filetypes = { "cuda", "cpp", "c" },
+  -- C, C++ and Python too: of those, the server checks what holds CUDA.
+  filetypes = { "cuda", "cpp", "c", "python" },
   root_markers = { "cudalint.toml", ".cudalint.toml", "pyproject.toml", ".git" },
 })
 vim.lsp.enable("cudalint")

@@ -9,7 +9,7 @@ let client;
 
 async function start() {
   const [command, ...args] = vscode.workspace.getConfiguration("cudalint").get("command");
-  const languages = ["cuda-cpp", "cuda", "cpp", "c"];
+  const languages = ["cuda-cpp", "cuda", "cpp", "c", "python"];
   client = new LanguageClient(
     "cudalint",
     "cudalint",
