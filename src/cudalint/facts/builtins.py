@@ -52,7 +52,7 @@ _AXES = "xyz"
 _SHUFFLE = re.compile(r"shfl(?:_(down|up|xor))?")
 _TILE = re.compile(r"thread_block_tile<\s*(\d+)")
 _LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
-_TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
+TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
 _BLOCK_THREADS = re.compile(r"Block\w+<[^<>,]*(?:<[^<>]*>)?[^<>,]*,\s*(\d+)\s*[,>]")
@@ -465,8 +465,9 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         return shape[axis]
     if not node.args and name not in WAITS:
         # An accessor: the same object answers the same until something else is called on it.
-        key: tuple[Any, ...] = ("method", identity(walker, receiver), name)
-        found = walker.loads.get(key)
+        asked = identity(walker, receiver)
+        key: tuple[Any, ...] = (asked, name)
+        found = answered(walker, asked).get(key)
         if found is None:
             base = walker.value(receiver)
             inputs = (base,) if isinstance(base, Term) else ()
@@ -478,15 +479,16 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             )
             if isinstance(found, Term) and name in _EXTENTS:
                 found.data.lo = max(0, found.data.lo)
-            walker.loads[key] = found
+            answered(walker, asked)[key] = found
             _extents(walker, node)
         return found
     if name in _EXTENTS and all(isinstance(a, Term) and a.op == "const" for a in args):
         walker.value(receiver)
-        key = ("method", identity(walker, receiver), name, *args)
-        known = walker.loads.get(key)
+        asked = identity(walker, receiver)
+        key = (asked, name, *args)
+        known = answered(walker, asked).get(key)
         if known is None:
-            known = walker.loads[key] = walker.unseen(node, args)
+            known = answered(walker, asked)[key] = walker.unseen(node, args)
             _extents(walker, node)
         return known
     walker.value(receiver)
@@ -499,7 +501,7 @@ def _extents(walker: Walker, node: ir.Call) -> None:
     if node.name not in ("numel", "size") or node.receiver is None:
         return
     asked = identity(walker, node.receiver)
-    same = {key[2:]: x for key, x in walker.loads.items() if key[:2] == ("method", asked) and isinstance(x, Term)}
+    same = {key[1:]: x for key, x in answered(walker, asked).items() if key[0] == asked and isinstance(x, Term)}
     whole = same.get(("numel",))
     if whole is None or not isinstance(whole.type, Int):
         return
@@ -510,7 +512,7 @@ def _extents(walker: Walker, node: ir.Call) -> None:
 
 def made(walker: Walker, node: ir.Call, args: list[Value]) -> None:
     """A tensor that is made from a list of extents has none below 0: that throws."""
-    if node.name.rpartition("::")[2] in _TENSORS and node.args and isinstance(node.args[0], ir.Construct):
+    if node.name.rpartition("::")[2] in TENSORS and node.args and isinstance(node.args[0], ir.Construct):
         listed = args[0]
         for extent in listed.data.inputs if isinstance(listed, Term) and listed.op == "atom" else ():
             if isinstance(extent.type, Int):
@@ -520,8 +522,8 @@ def made(walker: Walker, node: ir.Call, args: list[Value]) -> None:
 def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:
     """The extents of a tensor that was made from a list of them in this function: ``at::zeros({n, 3})``."""
     made = walker.value(receiver) if isinstance(receiver, ir.Ref) else None
-    event = next((x for x in walker.flow.calls if x.result is made), None)
-    if event is None or event.node.name.rpartition("::")[2] not in _TENSORS or not event.args:
+    event = next((x for x in walker.tensors if x.result is made), None)
+    if event is None or not event.args:
         return None
     listed, given = event.node.args[0], event.args[0]
     if not isinstance(listed, ir.Construct) or not isinstance(given, Term) or given.op != "atom":
@@ -530,11 +532,19 @@ def _shape(walker: Walker, receiver: ir.Expr) -> list[Term] | None:
     return [t.convert(x, I64) for x in extents] if len(extents) == len(listed.args) else None
 
 
+def answered(walker: Walker, named: object) -> dict[tuple[Any, ...], Value]:
+    """What the methods of an object answered, and those of the whole that it is a part of and of the other parts."""
+    while isinstance(named, tuple):
+        named = named[0]
+    return walker.answered.setdefault(named, {})
+
+
 def may_have_changed(walker: Walker, node: ir.Expr) -> None:
     """What an object and its parts answered no longer holds: something that may change it was called on it."""
     named = identity(walker, node)
-    for key in [x for x in walker.loads if x[0] == "method" and _is_part(x[1], named)]:
-        del walker.loads[key]
+    known = answered(walker, named)
+    for key in [x for x in known if _is_part(x[0], named)]:
+        del known[key]
 
 
 def _is_part(named: object, of: object) -> bool:

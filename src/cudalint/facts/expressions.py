@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import assigned
-from cudalint.facts.builtins import identity, known_call, made
+from cudalint.facts.builtins import TENSORS, answered, identity, known_call, made
 from cudalint.facts.events import (
     CallEvent,
     CallSite,
@@ -48,6 +48,10 @@ _CONTAINERS = ("std::vector", "std::deque", "std::span", "thrust::host_vector")
 
 walked: dict[ir.FunctionDecl, set[tuple[tuple[str, Type | int], ...]]] = {}
 """The bindings with which large host templates were called since the last file."""
+
+
+lambdas: dict[Type, ir.Lambda] = {}
+"""The lambdas that were met since the last file, by their types: a kernel gets one as an argument, perhaps."""
 
 
 class Expressions(Places):
@@ -121,10 +125,12 @@ class Expressions(Places):
             if self.device:
                 return self.unknown_value("unknown", self.source(node), node.type, level=UNKNOWN)
             # An object's own `operator[]` answers the same until something else is called on it.
-            key = ("method", identity(self, node.base), "[]", self.term(self.value(node.index)))
-            if key not in self.loads:
-                self.loads[key] = self.unknown_value("load", self.source(node), node.type, level=0)
-            return self.loads[key]
+            named = identity(self, node.base)
+            key = (named, "[]", self.term(self.value(node.index)))
+            known = answered(self, named)
+            if key not in known:
+                known[key] = self.unknown_value("load", self.source(node), node.type, level=0)
+            return known[key]
         if isinstance(node.type, Array):
             return pointer
         place = self.memory(pointer, node)
@@ -333,9 +339,10 @@ class Expressions(Places):
         place = self.place(target)
         if place is None and isinstance(target, ir.Index):
             named, index = identity(self, target.base), self.term(self.value(target.index))
-            for key in [x for x in self.loads if x[:3] == ("method", named, "[]")]:
-                if key[3] is index or key[3].op != "const" or index.op != "const":
-                    del self.loads[key]
+            known = answered(self, named)
+            for key in [x for x in known if x[:2] == (named, "[]")]:
+                if key[2] is index or key[2].op != "const" or index.op != "const":
+                    del known[key]
         return place
 
     def compound(self, node: ir.Assign, old: Value, right: Value) -> Value:
@@ -414,6 +421,7 @@ class Expressions(Places):
     def do_lambda(self, node: ir.Lambda) -> Value:
         copies = {var: value for var, value in self.env.items() if not var.ref and node.by_value(var)}
         copies.update((var, self.value(var.init)) for var in node.made if var.init is not None)
+        lambdas[node.type] = node
         return Closure(node.function, copies)
 
     def do_opaque_expr(self, node: ir.Opaque) -> Value:
@@ -502,6 +510,8 @@ class Expressions(Places):
         event: CallEvent = self.event(CallEvent, node)
         event.args, event.result = args, result
         self.flow.calls.append(event)
+        if node.name.rpartition("::")[2] in TENSORS:
+            self.tensors.append(event)
         made(self, node, args)
         return result
 

@@ -13,9 +13,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
-from cudalint.facts.assigned import assigned
+from cudalint.facts.assigned import assigned, children
 from cudalint.facts.builtins import may_have_changed
 from cudalint.facts.events import (
+    Closure,
     Definition,
     Event,
     Flow,
@@ -28,7 +29,7 @@ from cudalint.facts.events import (
     ReturnEvent,
     chain,
 )
-from cudalint.facts.expressions import Expressions, from_poly, walked
+from cudalint.facts.expressions import Expressions, from_poly, lambdas, walked
 from cudalint.facts.places import is_computed
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
@@ -62,6 +63,7 @@ def forget() -> None:
         flow.unlink()
     _flows.clear()
     walked.clear()
+    lambdas.clear()
     t.reset()
 
 
@@ -104,6 +106,10 @@ class Walker(Expressions):
             self.env[var] = self.flow.template[var.name] = self.fresh("param", var.name, var.type, data=var)
         for var, following in zip_longest(fn.params, fn.params[1:]):
             counts = not self.device and following is not None and _counts_arguments(var, following)
+            passed = lambdas.get(var.type) if self.device else None
+            if passed is not None:
+                self.env[var] = self.flow.params[var] = self.given(passed)
+                continue
             value = self.unknown_value("argc" if counts else "param", var.name, var.type, var)
             self.env[var] = self.flow.params[var] = value
         self.frames.append(Frame(None))
@@ -115,6 +121,18 @@ class Walker(Expressions):
                 var.name: x for var, x in known.items() if var.kind == "field" and var.const and isinstance(x, Term)
             }
         return self.flow
+
+    def given(self, node: ir.Lambda) -> Closure:
+        """A lambda that a kernel gets: what it has captured is an argument of the launch."""
+        captured: dict[ir.Var, Value] = {}
+        stack: list[Any] = [node.function.body]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, ir.Ref) and item.var.start < node.start and node.by_value(item.var):
+                var = item.var
+                captured[var] = self.unknown_value("param", var.name, var.type, var)
+            stack.extend(children(item))
+        return Closure(node.function, captured)
 
     def block(self, node: ir.Block) -> None:
         known = len(self.env)
@@ -457,8 +475,9 @@ class Walker(Expressions):
             if leaf in first:
                 known[leaf] = first[leaf]
                 continue
-            asked = next((key for key, x in self.loads.items() if x is leaf), None)
-            found = self.loads.get(_at(asked, first)) if asked is not None else None
+            kept = (self.loads, *self.answered.values())
+            asked = next(((held, key) for held in kept for key, x in held.items() if x is leaf), None)
+            found = asked[0].get(_at(asked[1], first)) if asked is not None else None
             if not isinstance(found, Term) or found is leaf:
                 return None
             known[leaf] = found

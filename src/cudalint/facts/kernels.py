@@ -276,13 +276,14 @@ class Case:
     ``grid`` and ``block`` are (x, y, z). ``empty`` is an axis with no block or no thread, None otherwise.
     """
 
-    __slots__ = ("block", "empty", "grid", "host", "launch", "values")
+    __slots__ = ("_common", "block", "empty", "grid", "host", "launch", "values")
 
     def __init__(
         self, launch: Launch, host: Mapping[Term, int], grid: tuple[int, int, int], block: tuple[int, int, int]
     ) -> None:
         self.launch, self.host, self.grid, self.block = launch, host, grid, block
         self.empty = next((a for a, g, b in zip(AXES, grid, block, strict=True) if g < 1 or b < 1), None)
+        self._common: tuple[int, dict[Term, int]] = 0, {}
         self.values: dict[Term, int] = {}
         for i, axis in enumerate(AXES):
             self.values[GDIM[axis]], self.values[BDIM[axis]] = grid[i], block[i]
@@ -293,7 +294,11 @@ class Case:
         result = object.__new__(Case)
         result.launch, result.host, result.grid, result.block = self.launch, self.host, self.grid, self.block
         result.empty = self.empty
-        result.values = {x: v for x, v in self.values.items() if x.op == "atom" and x.data.kind != "count"}
+        if self._common[0] != len(self.values):
+            common = {x: v for x, v in self.values.items() if x.op == "atom" and x.data.kind != "count"}
+            self._common = len(self.values), common
+        result._common = 0, {}
+        result.values = dict(self._common[1])
         for i, axis in enumerate(AXES):
             result.values[BID[axis]], result.values[TID[axis]] = block[i], thread[i]
         return result

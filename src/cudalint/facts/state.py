@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.facts import terms as t
 from cudalint.facts.events import (
     Asserted,
+    CallEvent,
     CallSite,
     Conversion,
     Designator,
@@ -82,6 +83,10 @@ class State:
         self.receiver: Value | None = None
         self.epoch = 0
         self.loads: dict[tuple[Any, ...], Value] = {}
+        self.answered: dict[object, dict[tuple[Any, ...], Value]] = {}
+        """What methods of objects answered, by the outermost object."""
+        self.tensors: list[CallEvent] = []
+        """The calls that make a tensor."""
         self.elements: dict[tuple[Term, Type], Pointer] = {}
         self.globals: dict[ir.Var, Value] = {}
         self.answers: dict[Value, list[LaunchEvent | Term]] = {}

@@ -41,6 +41,7 @@ _SCANS = 6
 """Sizes at which the threads of a block are tried one by one."""
 _LARGE = 64
 _DECIDED = frozenset({"param", "bdim", "gdim", "tid", "bid", "loop", "count"})
+_OF_BLOCK = frozenset({"param", "bdim", "gdim", "bid"})
 _MOST = 24
 """Different accesses of a kernel that are looked at."""
 
@@ -211,20 +212,20 @@ def _furthest(case: Case, access: Access, p: Poly) -> tuple[Triple, int] | None:
         return (thread, here.peak(top)) if _gets_there(here, access) else None
     x, y, z = case.block
     last_thread = (x - 1, y - 1, z - 1)
+    if not _gets_there(case.of((0, 0, 0), last_thread), access, anyone=True):
+        return None
     asks = any(kernels.ids_of([term]) for term in conjuncts(access.guard))
     best: tuple[Triple, int] | None = None
+    # The last thread first: where it gets there, the others need not be asked whether they do.
     threads = (
-        [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+        [(i, j, k) for k in reversed(range(z)) for j in reversed(range(y)) for i in reversed(range(x))]
         if (asks or _falls(p)) and x * y * z <= 1024
         else [last_thread]
     )
     for thread in threads:
         here = case.of((0, 0, 0), thread)
-        if not _runs(here, p) or not _gets_there(here, access):
-            continue
-        element = here.peak(p)
-        if best is None or element > best[1]:
-            best = thread, element
+        if (best is None or here.peak(p) >= best[1]) and _runs(here, p) and _gets_there(here, access):
+            best = thread, here.peak(p)
     return best
 
 
@@ -251,12 +252,13 @@ def _runs(case: Case, p: Poly) -> bool:
     return True
 
 
-def _gets_there(case: Case, access: Access, *, data: bool = False) -> bool:
+def _gets_there(case: Case, access: Access, *, data: bool = False, anyone: bool = False) -> bool:
     """Whether nothing keeps the thread from the access. What the launch decides has to be known, and what decides for
-    one thread and not for another too, unless ``data`` may be as it likes."""
+    one thread and not for another too, unless ``data`` may be as it likes. With ``anyone`` only conditions count that
+    are the same for all threads of the block."""
     for guard in chain(access.guard):
         if guard.why == "loop" and guard.loop is not None:
-            found = kernels.trips(guard.loop)
+            found = kernels.trips(guard.loop) if not anyone else None
             try:
                 if found is not None and case.number(found[0]) < 0:
                     return False
@@ -265,6 +267,8 @@ def _gets_there(case: Case, access: Access, *, data: bool = False) -> bool:
                     return False
             continue
         for term in conjuncts_of(guard.term):
+            if anyone and any(x.data.kind not in _OF_BLOCK for x in t.leaves(term)):
+                continue
             holds = case.truth(term)
             if holds is False:
                 return False

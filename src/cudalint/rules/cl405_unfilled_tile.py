@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, chain
 from cudalint.facts.expressions import from_poly
@@ -15,7 +16,7 @@ from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, last_pass, trials, unreached, value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Barrier, Collective, Event, Guard, Loop, Obj
@@ -29,18 +30,22 @@ _TRIES = 8
 _LOADS = 3
 """Reads of an array that are looked at: a hole shows at the first ones."""
 _MOST_PASSES = 64
+_NOWHERE = -(1 << 60)
 _BUDGET = 48_000
 """Accesses of single threads that are evaluated for one kernel; what takes more is left alone."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
 
 
 class _Step(NamedTuple):
-    """A store or load in numbers: its index, the conditions on the way, the loops around it."""
+    """A store or load in numbers: its index, the conditions on the way, the loops around it. ``common`` are the
+    conditions that hang on neither thread nor pass; ``place`` is the index under all conditions, else _NOWHERE."""
 
     access: Access
     position: Term
     guards: list[Term]
     loops: list[Loop]
+    common: list[Term]
+    place: Term
 
 
 class _Spent(Exception):
@@ -132,7 +137,16 @@ def _step(access: Access) -> _Step | None:
     guards = [support.first_pass(support.over_passes(g.term)) for g in chain(access.guard) if g.why != "assert"]
     loops = [g.loop for g in chain(access.guard) if g.loop is not None][::-1]
     index = support.first_pass(support.over_passes(from_poly(access.scalar, I64)))
-    return _Step(access, index, guards, loops)
+    common = [g for g in guards if not _of_thread(t.leaves(g))]
+    place = index
+    for guard in guards:
+        place = t.select(guard, place, t.const(_NOWHERE, I64), I64)
+    return _Step(access, index, guards, loops, common, place)
+
+
+def _of_thread(leaves: Iterable[Term]) -> bool:
+    """Whether something that is made of these differs from thread to thread or pass to pass."""
+    return any(x.data.kind in ("tid", "count") for x in leaves)
 
 
 def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budget) -> _Hole | None:
@@ -176,33 +190,40 @@ def _missing(
 ) -> tuple[list[tuple[Triple, int]], bool] | None:
     """Threads that stored, and read what nobody stored, with the positions; whether anybody stored at all (a block may
     lie out of range). None where that cannot be told."""
+    anyone = {**trial.at(block, (0, 0, 0)), **passes}
+    reads = _holding(load.common, anyone) is not False
+    stores = [x for x in stores if _holding(x.common, anyone) is not False]
+    loops = {loop for step in (load, *stores) for loop in step.loops}
+    lasts = {x: last_pass(x, anyone) for x in loops if not _of_thread(_trip_leaves(x))}
     written: set[int] = set()
-    busy: list[tuple[Triple, dict[Term, Any]]] = []
+    asked: list[tuple[Triple, list[int]]] = []
     for thread in trial.threads():
         env = {**trial.at(block, thread), **passes}
         mine = False
         for store in stores:
-            found = _positions(store, env, budget)
+            found = _positions(store, env, lasts, budget)
             if found is None:
                 return None
             mine = mine or bool(found)
             width = store.access.width
             written.update(p + k for p in found for k in range(width))
         if mine:
-            busy.append((thread, env))
-    missing = []
-    read = False
-    for thread, env in busy:
-        found = _positions(load, env, budget)
-        if found is None:
-            return None
-        read = read or bool(found)
-        missing += [(thread, p) for p in found if p not in written]
-    return (missing, bool(busy)) if read or not busy else None
+            found = _positions(load, env, lasts, budget) if reads else None
+            if found is None:
+                return None
+            asked.append((thread, found))
+    if asked and not any(found for _, found in asked):
+        return None
+    return [(thread, p) for thread, found in asked for p in found if p not in written], bool(asked)
 
 
-def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] | None:
-    """The positions that a thread comes to, on all passes of loops that have none yet; None where one is not known."""
+def _trip_leaves(loop: Loop) -> Iterator[Term]:
+    return (leaf for p in kernels.trips(loop) or () for x in t.atoms_of(p) for leaf in t.leaves(x))
+
+
+def _positions(step: _Step, env: dict[Term, Any], lasts: dict[Loop, int | None], budget: _Budget) -> list[int] | None:
+    """The positions that a thread comes to, on all passes of loops that have none yet; None where one is not known.
+    ``lasts`` are the last passes of the loops in which they are the same for all threads."""
     envs = [env]
     for loop in step.loops:
         following = []
@@ -210,7 +231,7 @@ def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] 
             if loop.counter in each:
                 following.append(each)
                 continue
-            last = last_pass(loop, each)
+            last = lasts[loop] if loop in lasts else last_pass(loop, each)
             if last is None and step.access.mode != "w":
                 last = 0
             if last is None or last >= _MOST_PASSES:
@@ -220,15 +241,16 @@ def _positions(step: _Step, env: dict[Term, Any], budget: _Budget) -> list[int] 
     result = []
     budget.take(len(envs))
     for each in envs:
-        here = _holding(step.guards, each)
-        if here is None:
-            return None
-        if not here:
-            continue
-        at = value(step.position, each)
+        at = value(step.place, each)
+        if at is None:  # a part has no value: perhaps one that does not matter
+            here = _holding(step.guards, each)
+            if here is None:
+                return None
+            at = value(step.position, each) if here else _NOWHERE
         if not isinstance(at, int):
             return None
-        result.append(at)
+        if at != _NOWHERE:
+            result.append(at)
     return result
 
 
