@@ -299,6 +299,10 @@ def test_cuda_in_a_string_of_python_is_at_home(session: Callable[..., None]) -> 
         (found,) = await editor.diagnostics("a.py")
         assert found.range == t.Range(t.Position(8, 4), t.Position(8, 33))
         assert await editor.diagnostics("b.py") == []
+        # a kernel of the same name in a string is no other definition for a source beside it
+        editor.open("launch.cu", LAUNCH)
+        editor.open("kernel.cu", KERNEL)
+        await editor.until(lambda: [d.code for d in editor.shown.get("launch.cu", [])] == ["CL203"])
         lenses = await editor.client.text_document_code_lens_async(t.CodeLensParams(editor.at("a.py")))
         assert [lens.range.start.line for lens in lenses or ()] == [3]
         assert "launched at line 9: " in await editor.hover("a.py", 3, 18)

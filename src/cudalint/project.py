@@ -169,12 +169,15 @@ class Project(preprocess.Environment):
             del self._files[path]  # the texts in other files see files that do not know of them
         self._kernels = {folder: kernels for folder, kernels in self._kernels.items() if not _inside_host(folder)}
         known = set(self._paths or ())
-        if any((path in overlay or os.path.isfile(path)) != (path in known) for path in changed if self.holds(path)):
+        changed_sources = [path for path in changed if not is_host(path)]
+        if any(
+            (path in overlay or os.path.isfile(path)) != (path in known) for path in changed_sources if self.holds(path)
+        ):
             # A file came or went: what an include means may be another.
             self._paths = self._by_name = self._includers = None
             for memory in (self._resolved, self._kernels, self._files):
                 memory.clear()
-        for path in changed:
+        for path in changed_sources:
             if self._includers is not None:
                 for users in self._includers.values():
                     if path in users:
@@ -311,7 +314,7 @@ class Project(preprocess.Environment):
     def paths(self) -> list[str]:
         """The sources and headers under the root, sorted; hidden folders and links are left out."""
         if self._paths is None:
-            found = {path for path in self.overlay if self.holds(path)}
+            found = {path for path in self.overlay if self.holds(path) and not is_host(path)}
             stack = [self.root]
             seen = 0
             while stack and seen < MAX_FILES:
@@ -370,7 +373,7 @@ class Project(preprocess.Environment):
         host = _inside_host(folder)
         if host is not None:
             return [path for path in self.texts(host) if os.path.dirname(path) == folder]
-        found = [path for path in self.overlay if os.path.dirname(path) == folder]
+        found = [path for path in self.overlay if os.path.dirname(path) == folder and not is_host(path)]
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
