@@ -77,7 +77,7 @@ def main() -> int:
         return 2
 
     def compiled(file: Path) -> str:
-        command = [nvcc, f"-arch={options.arch}", "-c", "-o", "/dev/null", str(file)]
+        command = [nvcc, f"-arch={options.arch}", "--extended-lambda", "-c", "-o", "/dev/null", str(file)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.stderr or done.stdout if done.returncode else ""
 

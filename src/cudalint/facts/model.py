@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
-from cudalint.facts.events import Pointer, Record, chain, conjuncts, conjuncts_of
+from cudalint.facts.events import Closure, Pointer, Record, chain, conjuncts, conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import constructed, stated
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cudalint.config import Config
-    from cudalint.facts.events import Flow, Guard, LaunchEvent, Obj
+    from cudalint.facts.events import Flow, Guard, LaunchEvent, Obj, Value
     from cudalint.facts.passed import Caller
     from cudalint.facts.terms import Interval, Term
     from cudalint.ir.nodes import Function, FunctionDecl
@@ -210,6 +210,10 @@ class Launch:
                 yield formal, actual
             elif isinstance(formal, Record) and isinstance(actual, Record):
                 yield from _map_record(formal, actual)
+            elif isinstance(formal, Closure) and isinstance(actual, Closure):
+                for inner, captured in _captured(formal, actual):
+                    if isinstance(inner, t.Term) and isinstance(captured, t.Term):
+                        yield inner, captured
 
     def objects(self) -> dict[Obj, Pointer]:
         """The host pointers passed for the kernel's pointer parameters."""
@@ -218,6 +222,10 @@ class Launch:
             for formal, actual in zip(self.kernel.flow.params.values(), self.event.args):
                 if isinstance(formal, Pointer) and isinstance(actual, Pointer):
                     result[formal.obj] = actual
+                elif isinstance(formal, Closure) and isinstance(actual, Closure):
+                    for inner, captured in _captured(formal, actual):
+                        if isinstance(inner, Pointer) and isinstance(captured, Pointer):
+                            result[inner.obj] = captured
         return result
 
     def at_launch(self, term: Term) -> Term:
@@ -278,6 +286,13 @@ def _chosen(guard: Guard | None) -> Iterator[tuple[Term, Term]]:
             for size, value in (term.args, term.args[::-1]):
                 if size.op == "atom" and isinstance(size.type, Int) and value.op == "const":
                     yield size, value
+
+
+def _captured(formal: Closure, actual: Closure) -> Iterator[tuple[Value, Value]]:
+    """What a lambda holds in a kernel, and what it captured on the host."""
+    for var, inner in formal.copies.items():
+        if var in actual.copies:
+            yield inner, actual.copies[var]
 
 
 def _where(triple: tuple[Term, Term, Term] | None, chosen: dict[Term, Term]) -> tuple[Term, Term, Term] | None:

@@ -143,11 +143,18 @@ def _parts(term: Term) -> set[Term]:
         seen.add(item)
         if item.op in ("div", "shr", "mod"):
             stack.append(item.args[0])
-        elif _cuts(item) and not width.is_quotient(item.args[0]):
+        elif _cuts(item) and not _is_share(item.args[0]):
             continue
         elif item.op in ("cast", "add", "sub", "mul", "neg", "min", "max", "shl", "select"):
             stack.extend(item.args[1:] if item.op == "select" else item.args)
     return seen
+
+
+def _is_share(value: Term) -> bool:
+    """A number of blocks, or of packs: what is left of a product, divided before anything else is made of it."""
+    value = t.bare(value)
+    dividend = t.bare(value.args[0]).type if value.op in ("div", "shr") else None
+    return width.is_quotient(value) or (isinstance(dividend, Int) and dividend.bits == 32)
 
 
 def _cuts(item: Term) -> bool:
