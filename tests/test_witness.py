@@ -713,3 +713,18 @@ def test_what_all_threads_add_to_a_start_counts(cudalint: Cudalint, write: Calla
     (finding,) = cudalint.json("--select", "CL211", "start.cu")
     assert finding["witness"]["values"]["element handled twice"] == 65
     assert finding["witness"]["values"]["element never handled"] == 0
+
+
+def test_zero_is_the_least_of_what_is_never_negative(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("largest.cu", """
+        __global__ void largest(float* out, const float* in, const float* from, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            float v = i < n ? in[i] - from[i] : 0.0f;
+            float size = 0.0f;
+            if (i < n) v = v * v;
+            if (i < n) size = fabsf(in[i]);
+            for (int d = 16; d > 0; d /= 2) v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, d));
+            for (int d = 16; d > 0; d /= 2) size = fmaxf(size, __shfl_xor_sync(0xffffffffu, size, d));
+            if (threadIdx.x % 32 == 0) out[i / 32] = v + size;
+        }""")  # fmt: skip
+    assert not cudalint.json("--select", "CL401", "largest.cu")
