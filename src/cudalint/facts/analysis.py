@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -251,19 +252,21 @@ class _Analysis:
             self.launches.append(launch)
             if kernel is not None:
                 kernel.launches.append(launch)
-        for bound, special in self.specials(decl, flow):
-            instance = flows.walk(decl, bound)
+        for bound, specials in islice(self.specials(decl, flow).items(), _MAX_BINDINGS):
+            instance = flows.walk(decl, dict(bound))
             for event in instance.launches:
-                if self.resolve(event) is special:
+                special = self.resolve(event)
+                if special is not None and special in specials:
                     kernel = self.kernel(special, ())
                     launch = Launch(event, instance, kernel, self.config)
                     self.launches.append(launch)
                     kernel.launches.append(launch)
 
-    def specials(self, decl: FunctionDecl, flow: Flow) -> Iterator[tuple[dict[str, Type | int], FunctionDecl]]:
+    def specials(self, decl: FunctionDecl, flow: Flow) -> dict[Bindings, set[FunctionDecl]]:
         """The kernels that are no templates (``template<>``, overloads) to which the launches of a host template come
-        in some of its instances, with what its parameters are there."""
+        in some of its instances, by what its parameters are there."""
         own = {name for name, _ in decl.template}
+        found: dict[Bindings, set[FunctionDecl]] = {}
         for event in flow.launches if own else ():
             target = event.kernel.decl if event.kernel is not None else event.node.target
             if target is None or not target.template:
@@ -271,7 +274,8 @@ class _Analysis:
             for other in self.overloads(target):
                 bound = self.takes(other, target, event.node.args or ())
                 if bound and bound.keys() <= own:
-                    yield bound, other
+                    found.setdefault(tuple(sorted(bound.items())), set()).add(other)
+        return found
 
     def kernel(self, decl: FunctionDecl, bindings: Bindings) -> Kernel:
         key = (decl, bindings)
