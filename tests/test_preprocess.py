@@ -350,7 +350,7 @@ def test_knows_the_use_at_an_offset_and_the_macro_behind_it() -> None:
     use = file.macro_use(at + 2)
     assert use is not None
     assert (use.name, file.raw[use.start : use.end]) == ("SQ", b"SQ(b)")
-    assert use.body == ("/p/a.cu", 2, 1, 3, 7)
+    assert use.body[:5] == ("/p/a.cu", 2, 1, 3, 7)
     assert use.macro.params == (b"x",)
     assert file.macro_use(at - 1) is None
     assert file.macro_use(at + len("((b) * (b))")) is None
