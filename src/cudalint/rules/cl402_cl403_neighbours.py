@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
@@ -14,6 +14,7 @@ from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, plural
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, Visit, trials, unreached, value, visits
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Access, Obj, Value
     from cudalint.facts.kernels import Case, Coordinate
-    from cudalint.facts.model import Kernel
+    from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
 
 CODES = ("CL402", "CL403")
@@ -296,8 +297,12 @@ def _moved(kernel: Kernel, access: Access, trial: Trial) -> bool:
     """Whether the launch (or any, for the kernel by itself) passes a pointer into an array, with room before it, or
     one that somebody else put into the argument it is taken from: it may be such a one."""
     launched = [trial.launch] if trial.launch is not None else kernel.launches
-    passed = ((x, x.objects().get(access.obj)) for x in launched)
-    return any(p is not None and (p.pieces or _holds(x.flow.params.values(), p.obj)) for x, p in passed)
+    return any(_may_be_inside(x, x.objects().get(access.obj)) for x in launched)
+
+
+def _may_be_inside(launch: Launch, passed: Pointer | None) -> bool:
+    """Whether a pointer that a launch passes may point into an array."""
+    return passed is not None and (bool(passed.pieces) or _holds(launch.flow.params.values(), passed.obj))
 
 
 def _holds(arguments: Iterable[Value], obj: Obj) -> bool:
@@ -390,7 +395,7 @@ def experiment_cl402(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
     from cudalint.sim.values import Unsupported
 
-    if any(p.pieces for launch in bench.kernel.launches for p in launch.objects().values()):
+    if any(_may_be_inside(launch, p) for launch in bench.kernel.launches for p in launch.objects().values()):
         raise Unsupported("a pointer into an array")
     chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
     ends = {x.access.obj.name for x in _neighbours(chosen.kernel) if _ends_there(chosen.kernel, x)}
