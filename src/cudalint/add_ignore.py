@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.errors import UsageError
 from cudalint.findings import Span, plural
 from cudalint.fix import edited
 from cudalint.frontend.embedded import sources
 from cudalint.frontend.source import MAX_HOST, decode, encode, is_host, read
+from cudalint.lazy import NamedTuple
 from cudalint.suppress import LEXEME, directives
 
 if TYPE_CHECKING:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.errors import UsageError
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.embedded import Host
 from cudalint.frontend.source import HOSTS, SourceFile, host_of
+from cudalint.lazy import NamedTuple
 from cudalint.project import INCLUDE, SOURCES
 from cudalint.suppress import LEXEME
 

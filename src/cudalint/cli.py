@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cudalint import __version__
 from cudalint.errors import UsageError
 from cudalint.report import FORMATS, Report, render, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cudalint.engine import Options, Result
     from cudalint.fix import Repaired
@@ -21,7 +22,31 @@ if TYPE_CHECKING:
 STAGES = ("source", "ir", "facts", "uniformity")
 
 
+class _Help(argparse.HelpFormatter):
+    """As wide as the terminal. argparse asks shutil, which is not quickly imported, for a parser's every option."""
+
+    def __init__(self, prog: str) -> None:
+        columns = os.environ.get("COLUMNS", "")
+        try:
+            width = int(columns) if columns.isdecimal() else os.get_terminal_size().columns
+        except OSError:
+            width = 0
+        super().__init__(prog, width=(width or 80) - 2)
+
+
 class _Parser(argparse.ArgumentParser):
+    """A parser whose options are made by ``fill`` when it is asked: one command of many is."""
+
+    def __init__(self, fill: Callable[[_Parser], None] | None = None, **settings: Any) -> None:
+        super().__init__(formatter_class=_Help, allow_abbrev=False, **settings)
+        self._fill = fill
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        fill, self._fill = self._fill, None
+        if fill is not None:
+            fill(self)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
 
@@ -31,15 +56,38 @@ def _codes(text: str) -> tuple[str, ...]:
 
 
 def _parser() -> _Parser:
-    parser = _Parser(prog="cudalint", description="A static linter for CUDA.", allow_abbrev=False)
+    parser = _Parser(prog="cudalint", description="A static linter for CUDA.")
     parser.add_argument("--version", action="version", version=f"cudalint {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-
-    check = commands.add_parser(
-        "check", help="report faults in CUDA sources", allow_abbrev=False,
+    commands.add_parser(
+        "check", help="report faults in CUDA sources",
         description="Check files and folders. Exit code 0: clean, 1: findings (notes do not count), 2: misuse,"
-        " configuration or internal error.",
+        " configuration or internal error.", fill=_check_options,
     )  # fmt: skip
+    commands.add_parser(
+        "confirm", help="prove findings: run their kernels in the simulator or on a GPU",
+        description="Check, then run an experiment for each finding. Exit code as check.", fill=_confirm_options,
+    )  # fmt: skip
+    commands.add_parser(
+        "contract", help="print what kernels ask of their launches",
+        description="Print each kernel's launch contract, and whether the launches one can see keep to it. Exit code 0:"
+        " they do, or it cannot be told; 1: one does not; 2: misuse or configuration error.", fill=_contract_options,
+    )  # fmt: skip
+    commands.add_parser("rule", help="explain a rule", description="Print a rule's page.", fill=_rule_options)
+    commands.add_parser("rules", help="list the rules", description="List the rules.")
+    commands.add_parser(
+        "lsp", help="serve an editor",
+        description="Speak the Language Server Protocol on stdin and stdout: an editor starts this.", fill=_lsp_options,
+    )  # fmt: skip
+    commands.add_parser(
+        "debug", help="show what an analysis stage made of a file",
+        description="Print what one stage of the analysis made of a file. For people who work on cudalint.",
+        fill=_debug_options,
+    )  # fmt: skip
+    return parser
+
+
+def _check_options(check: _Parser) -> None:
     check.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
     rules = check.add_argument_group("rules", "RULES: codes, names, prefixes (CL1), groups (barrier), ALL")
     rules.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
@@ -81,10 +129,8 @@ def _parser() -> _Parser:
 
     check.add_argument("--confirm", action="store_true", help="run an experiment for each finding (see confirm)")
 
-    confirm = commands.add_parser(
-        "confirm", help="prove findings: run their kernels in the simulator or on a GPU", allow_abbrev=False,
-        description="Check, then run an experiment for each finding. Exit code as check.",
-    )  # fmt: skip
+
+def _confirm_options(confirm: _Parser) -> None:
     confirm.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
     confirm.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
     confirm.add_argument("--extend-select", type=_codes, action="extend", metavar="RULES", help="these too", default=[])
@@ -109,11 +155,8 @@ def _parser() -> _Parser:
     confirm.add_argument("--isolated", action="store_true", help="use no configuration file")
     confirm.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
 
-    contract = commands.add_parser(
-        "contract", help="print what kernels ask of their launches", allow_abbrev=False,
-        description="Print each kernel's launch contract, and whether the launches one can see keep to it. Exit code 0:"
-        " they do, or it cannot be told; 1: one does not; 2: misuse or configuration error.",
-    )  # fmt: skip
+
+def _contract_options(contract: _Parser) -> None:
     contract.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
     contract.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
     contract.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
@@ -121,21 +164,18 @@ def _parser() -> _Parser:
     contract.add_argument("--isolated", action="store_true", help="use no configuration file")
     contract.add_argument("--exit-zero", action="store_true", help="exit 0 even if a launch breaks a contract")
 
-    rule = commands.add_parser("rule", help="explain a rule", allow_abbrev=False, description="Print a rule's page.")
+
+def _rule_options(rule: _Parser) -> None:
     rule.add_argument("rule", metavar="CODE|NAME")
-    commands.add_parser("rules", help="list the rules", allow_abbrev=False, description="List the rules.")
-    lsp = commands.add_parser(
-        "lsp", help="serve an editor", allow_abbrev=False,
-        description="Speak the Language Server Protocol on stdin and stdout: an editor starts this.",
-    )  # fmt: skip
+
+
+def _lsp_options(lsp: _Parser) -> None:
     lsp.add_argument("--stdio", action="store_true", help=argparse.SUPPRESS)  # what some clients always say
-    debug = commands.add_parser(
-        "debug", help="show what an analysis stage made of a file", allow_abbrev=False,
-        description="Print what one stage of the analysis made of a file. For people who work on cudalint.",
-    )  # fmt: skip
+
+
+def _debug_options(debug: _Parser) -> None:
     debug.add_argument("--stage", choices=STAGES, required=True)
     debug.add_argument("file", metavar="FILE")
-    return parser
 
 
 def _jobs(text: str) -> int:
@@ -172,6 +212,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     # argparse would take the word after --add-ignore, a path, for its reason
     arguments = [f"{x}=" if x == "--add-ignore" else x for x in (sys.argv[1:] if arguments is None else arguments)]
+    options: argparse.Namespace
     options, rest = parser.parse_known_args(arguments)
     paths = getattr(options, "paths", None)
     if rest and (paths is None or any(word.startswith("-") for word in rest)):
@@ -217,6 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = commands[options.command](options)
         with _reader():
             sys.stdout.flush()
+        gc.freeze()  # the process ends: a last search for cycles among all that was loaded would take 10 ms
         return code
     except UsageError as error:
         print(f"cudalint: {error}", file=sys.stderr)

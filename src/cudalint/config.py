@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from cudalint.errors import UsageError, closest
+from cudalint.lazy import NamedTuple
 from cudalint.select import Layer, Selection, resolve, validate, weight
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import FunctionDecl
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
-_DIRECTIVE = re.compile(rb"^[ \t]*#", re.MULTILINE)
+_DIRECTIVE = pattern(rb"^[ \t]*#", re.MULTILINE)
 # Whole lines without a word of code; a comment in the middle of a line may be part of a string.
-_NO_CODE = re.compile(rb"^[ \t]*(?://[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?(?:\r\n|\r|\n|\Z)", re.MULTILINE)
-_NOT_PLAIN = re.compile(rb'cudalint:|\\\s|R"')
-_LINE = re.compile(r"\blines?\b")
+_NO_CODE = pattern(rb"^[ \t]*(?://[^\r\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?(?:\r\n|\r|\n|\Z)", re.MULTILINE)
+_NOT_PLAIN = pattern(rb'cudalint:|\\\s|R"')
+_LINE = pattern(r"\blines?\b")
 """Where a finding may tell a line's number."""
 
 

@@ -7,13 +7,14 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.config import Configs, Settings, matches
 from cudalint.findings import Evidence, Finding, Fix, Related, Span
 from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.source import host_of, is_host
 from cudalint.frontend.stated import WORDS
+from cudalint.lazy import NamedTuple
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
 from cudalint.select import Layer
@@ -642,12 +643,12 @@ def _numbered(
     """The findings in order, with fingerprints that survive edits elsewhere in the file. Paths begin at the
     project's root, or at ``base``.
     """
-    from hashlib import sha256
-
     split: dict[str, list[bytes]] = {}
     ordinals: dict[bytes, int] = {}
     default_root = next(iter(roots.values()), os.getcwd())
     for placed in sorted(everything, key=lambda p: (p.finding.span[:3], p.key)):
+        from hashlib import sha256  # not without a finding: it loads OpenSSL
+
         f = placed.finding
         path, text_span = f.span.file, f.span.text
         if text_span.file not in split:

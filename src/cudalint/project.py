@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cudalint.frontend import preprocess
 from cudalint.frontend.macros import predefined
 from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, SourceFile, host_of, is_host, read
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,7 @@ SOURCES = (
     ".c", ".cc", ".cpp", ".cxx", ".c++",
 )  # fmt: skip
 _KERNEL = re.compile(rb"__global__\b[^;{}#]*?\b(?!__launch_bounds__|__cluster_dims__|__attribute__)([A-Za-z_]\w*)\s*\(")
-INCLUDE = re.compile(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
+INCLUDE = pattern(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
 _MAX_LINKS = 40
 
 _STANDARD_NAMES = """

@@ -6,18 +6,18 @@ or capitals. Where several speak about one rule the weightiest decides, and betw
 
 from __future__ import annotations
 
-import re
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.errors import UsageError, closest
+from cudalint.lazy import NamedTuple, pattern
 from cudalint.rules.pages import GROUPS, Page, by_name, pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _EXACT = 100
-_CODE = re.compile(r"CL\d\w*")
+_CODE = pattern(r"CL\d\w*")
 
 
 class Selection(NamedTuple):

@@ -11,12 +11,13 @@ that cannot be used are told.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.errors import closest
 from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.given import given
 from cudalint.frontend.stated import WORDS, stated
+from cudalint.lazy import NamedTuple, pattern
 from cudalint.rules.pages import by_name
 from cudalint.select import canonical, is_selector, named, suggestion
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 _WORDS = ("ignore", "ignore-next-line", "ignore-file", "disable", "enable")
 # Strings and characters are matched so that a comment mark inside one is not taken for a comment.
-LEXEME = re.compile(
+LEXEME = pattern(
     rb"""(?P<comment>//(?:\\(?:\r\n|\n|\r)|[^\r\n])*|/\*.*?(?:\*/|\Z))"""
     rb"""|R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)\""""
     rb"""|"(?:\\.|[^"\\\r\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\r\n])*'""",
     re.DOTALL,
 )
-_DIRECTIVE = re.compile(rb"cudalint:[ \t]*([A-Za-z-]+)(?:[ \t]*(\[[^\]\r\n]*\]?))?")
-_NAME = re.compile(rb"[^\s,\[\]][^,\[\]]*")
-_LINE_END = re.compile(rb"\r\n|\r|\n")
+_DIRECTIVE = pattern(rb"cudalint:[ \t]*([A-Za-z-]+)(?:[ \t]*(\[[^\]\r\n]*\]?))?")
+_NAME = pattern(rb"[^\s,\[\]][^,\[\]]*")
+_LINE_END = pattern(rb"\r\n|\r|\n")
 
 
 class Directive(NamedTuple):

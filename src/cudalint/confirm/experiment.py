@@ -8,7 +8,7 @@ that launch, before anything runs, is the prediction.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from cudalint.confirm import oracle
 from cudalint.confirm.harness import Harness, replaced
@@ -18,6 +18,7 @@ from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules.launches import has_tail
 
 if TYPE_CHECKING:

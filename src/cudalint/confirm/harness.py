@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.frontend.given import given
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.sim import Buffer
 from cudalint.sim.memory import hashed, numpy_type

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudalint.findings import plural
+from cudalint.lazy import NamedTuple
 from cudalint.sim.run import MAX_THREADS
 from cudalint.sim.values import Unsupported
 

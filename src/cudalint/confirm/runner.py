@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudalint import sim
 from cudalint.confirm import oracle as oracles
@@ -17,6 +17,7 @@ from cudalint.facts.model import Launch as VisibleLaunch
 from cudalint.facts.uniformity import expand
 from cudalint.findings import NOTHING, Case, Evidence, Prediction
 from cudalint.ir.types import Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules.registry import checks, experiment
 from cudalint.sim.machine import OUT_OF_TIME
 from cudalint.sim.values import Stop, Unsupported

@@ -7,11 +7,12 @@ those are kept whose names the kernel, or what it uses, mentions. No host functi
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.confirm.prelude import PRELUDE
 from cudalint.facts.calls import PURE
 from cudalint.frontend.declare import syntax_of
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,11 +7,12 @@ a scratch page, so that they can all be told and the context survives.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts.assigned import children
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, Array, Int, Ptr, Struct
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,13 +6,14 @@ not written for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain, conjuncts
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.findings import digits
+from cudalint.lazy import NamedTuple
 from cudalint.report import visible
 
 if TYPE_CHECKING:

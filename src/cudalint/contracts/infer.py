@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from cudalint.contracts.block import shape
 from cudalint.facts import asked, kernels, shapes
@@ -14,6 +14,7 @@ from cudalint.facts.terms import Atom
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, Const
 from cudalint.ir.types import I64, Int
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import search
 from cudalint.facts import terms as t
@@ -12,6 +12,7 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.extents import allocated
 from cudalint.facts.model import condition_ranges
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,6 +15,7 @@ from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import distinct, judged
 from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.typing import decay, fits
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cudalint.project import Project
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_LAUNCH = re.compile(rb"<<[ \t]*<|cudaLaunch|hipLaunch")
+_LAUNCH = pattern(rb"<<[ \t]*<|cudaLaunch|hipLaunch")
 _MAX_HOSTS = 60
 """Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
 _MAX_BINDINGS = 6
@@ -56,7 +57,7 @@ def analyse(
                 yield unit
 
 
-_TELLING = re.compile(rb"[\[/%]|<<|sync|shfl|Idx|Dim|atomic")
+_TELLING = pattern(rb"[\[/%]|<<|sync|shfl|Idx|Dim|atomic")
 
 
 _told: WeakKeyDictionary[Project, dict[str, frozenset[str]]] = WeakKeyDictionary()

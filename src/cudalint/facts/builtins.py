@@ -30,6 +30,7 @@ from cudalint.facts.terms import THREAD, UNIFORM, UNKNOWN, WARP_UNIFORM, Term, c
 from cudalint.frontend.fold import fold
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, I32, I64, U32, U64, Float, Int, Struct
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Value
     from cudalint.facts.expressions import Expressions as Walker
 
-_CUB_BLOCK = re.compile(
+_CUB_BLOCK = pattern(
     r"\bBlock(Reduce|Scan|Load|Store|Exchange|RadixSort|RadixRank|Discontinuity|AdjacentDifference|Histogram"
     r"|MergeSort|Shuffle|RunLengthDecode)\b"
 )
-_CUB_WARP = re.compile(r"\bWarp(Reduce|Scan|Exchange|Load|Store|MergeSort)\b")
+_CUB_WARP = pattern(r"\bWarp(Reduce|Scan|Exchange|Load|Store|MergeSort)\b")
 _GROUP_SCOPES = {
     "grid_group": "grid", "cluster_group": "cluster", "thread_block_tile": "warp", "coalesced_group": "warp",
     "thread_block": "block",
@@ -49,13 +50,13 @@ _GROUP_SCOPES = {
 _LOADS = frozenset({"__ldg", "__ldcg", "__ldca", "__ldcs", "__ldlu", "__ldcv"})
 _STORES = frozenset({"__stcg", "__stwb", "__stcs", "__stwt"})
 _AXES = "xyz"
-_SHUFFLE = re.compile(r"shfl(?:_(down|up|xor))?")
-_TILE = re.compile(r"thread_block_tile<\s*(\d+)")
-_LOGICAL_WARP = re.compile(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
+_SHUFFLE = pattern(r"shfl(?:_(down|up|xor))?")
+_TILE = pattern(r"thread_block_tile<\s*(\d+)")
+_LOGICAL_WARP = pattern(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
 TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
-_BLOCK_THREADS = re.compile(r"Block\w+<[^<>,]*(?:<[^<>]*>)?[^<>,]*,\s*(\d+)\s*[,>]")
+_BLOCK_THREADS = pattern(r"Block\w+<[^<>,]*(?:<[^<>]*>)?[^<>,]*,\s*(\d+)\s*[,>]")
 """The second template argument, after the type."""
 _ALL_LANES = 0xFFFFFFFF
 

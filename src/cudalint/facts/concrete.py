@@ -7,12 +7,13 @@ none of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, GDIM, TID
 from cudalint.ir.types import Float, Int
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

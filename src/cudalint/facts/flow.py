@@ -8,7 +8,6 @@ functions are walked in place of their calls. What cannot be known becomes an at
 
 from __future__ import annotations
 
-import re
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,14 @@ from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, Array, Float, Int, Ptr, Type
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from cudalint.facts.events import Value
     from cudalint.facts.state import Env
 
 
-_LEAVES = re.compile(rb"\b(?:exit|ret|bra|trap)\s*;")
+_LEAVES = pattern(rb"\b(?:exit|ret|bra|trap)\s*;")
 """Inline assembly that ends a thread or jumps."""
 _BUDGET = 60_000
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.ir.types import U64
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from cudalint.facts.model import Launch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cudalint.facts.calls import NO_RETURN, is_assertion
@@ -10,13 +9,14 @@ from cudalint.facts.events import Closure, Pointer
 from cudalint.frontend.calls import signature
 from cudalint.frontend.declare import syntax_of
 from cudalint.ir.types import VOID
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from cudalint.facts.events import Value
     from cudalint.frontend.declare import Declarations
     from cudalint.ir.nodes import FunctionDecl
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = pattern(r"[A-Za-z_]\w*")
 _CONSTANT = frozenset({"const", "constexpr"})
 _ENDS = NO_RETURN | {"throw", "longjmp", "goto"}
 

@@ -10,7 +10,7 @@ fact of that launch; whatever has no value (data, unseen calls) is taken to part
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent, chain
@@ -18,6 +18,7 @@ from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, While
 from cudalint.ir.types import Float, Int, Ptr, Type
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,13 +6,14 @@ macros and locals do not matter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Int
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,12 +9,13 @@ counters (a tile's number plus ``threadIdx.x``): in ``row * K + column`` everyth
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from cudalint.facts.kernels import Case

@@ -34,6 +34,7 @@ from cudalint.ir.types import (
     Unknown,
     promote,
 )  # fmt: skip
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -46,7 +47,7 @@ _NAMED_CASTS = {
     "const_cast": "const",
     "dynamic_cast": "dynamic",
 }
-_ERROR_CODE = re.compile(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
+_ERROR_CODE = pattern(r"(?:cuda|hip|cublas|cudnn|cufft|curand|cusparse|cusolver|nccl|nvrtc|cu|nvml)[A-Z]\w*")
 _GROUPS = {
     "tiled_partition": "cooperative_groups::thread_block_tile",
     "labeled_partition": "cooperative_groups::coalesced_group",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from cudalint.frontend.macros import LITERAL, NAME, NUMBER, ExhaustedError, Expander, closing_at, spell, tokenize
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ _SPELLED = {
     b"and": b"&&", b"or": b"||", b"not": b"!", b"bitand": b"&", b"bitor": b"|", b"xor": b"^", b"compl": b"~",
     b"not_eq": b"!=",
 }  # fmt: skip
-_INTEGER = re.compile(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]|[uU]?[zZ])")
+_INTEGER = pattern(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]|[uU]?[zZ])")
 _ESCAPES = {b"n": 10, b"t": 9, b"r": 13, b"0": 0, b"a": 7, b"b": 8, b"f": 12, b"v": 11}
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from cudalint.frontend.parse import descendants, masked
 from cudalint.ir.nodes import FunctionDecl
+from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -246,7 +247,7 @@ def gaps_in(root: Node, source: str) -> list[tuple[int, int, str]]:
     return merged
 
 
-_MACRO = re.compile(r"[A-Z_][A-Z0-9_]+")
+_MACRO = pattern(r"[A-Z_][A-Z0-9_]+")
 
 
 def _lacking(missing: Node, source: str) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.findings import Cell, Edit, Inside, Span
 from cudalint.frontend.preprocess import Gap, Scan
 from cudalint.frontend.source import NOTEBOOK, SourceFile, host_of, may_hold_cuda
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

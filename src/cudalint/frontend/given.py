@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from cudalint.frontend.stated import LEXEME
+from cudalint.lazy import NamedTuple, pattern
 
 WORD = "confirm"
 BLOCK = "block"
 """The name that stands for the threads of a block."""
 MOST_THREADS = 1024
-_GIVEN = re.compile(rb"""(?://|/\*)[\s*]*cudalint:[ \t]*confirm\b(?:[ \t]*\((?P<settings>[^()]*)\))?""")
-_SETTING = re.compile(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*=\s*(\S+)\s*")
-_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)(?i:u(?:ll?)?|ll?u?)?")
-_FLOAT = re.compile(r"([-+]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|nan|inf))[fFlL]?")
+_GIVEN = pattern(rb"""(?://|/\*)[\s*]*cudalint:[ \t]*confirm\b(?:[ \t]*\((?P<settings>[^()]*)\))?""")
+_SETTING = pattern(r"\s*([A-Za-z_]\w*(?:\.\w+)*)\s*=\s*(\S+)\s*")
+_INTEGER = pattern(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)(?i:u(?:ll?)?|ll?u?)?")
+_FLOAT = pattern(r"([-+]?(?:(?:\d+\.\d*|\.\d+)(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+|nan|inf))[fFlL]?")
 
 
 class Given(NamedTuple):

@@ -44,6 +44,7 @@ from cudalint.ir.nodes import (
     While,
 )  # fmt: skip
 from cudalint.ir.types import I32, VOID, Array, Struct, Type, Unknown
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -495,7 +496,7 @@ _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
 }
 
 
-_INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*")
+_INTEGER = pattern(r"(0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*")
 _LONGEST = 1000
 """Characters in which a list of template arguments ends."""
 

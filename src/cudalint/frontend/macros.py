@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,7 @@ MAX_STEPS = 200_000
 LITERAL, NAME, NUMBER, PUNCTUATOR, CHUNK, NOTHING = range(6)
 """CHUNK is an argument without a macro's name in it, kept whole; NOTHING is what ``##`` makes of two empty sides."""
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     rb"""((?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?(?:\*/|\Z))+)
     |((?:u8|[uUL])?R"([^()\\\s"]{0,16})\([\s\S]*?\)\3"
       |(?:u8|[uUL])?"(?:[^"\\\n]|\\[\s\S])*"
@@ -29,7 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _KINDS = {2: LITERAL, 4: NAME, 5: NUMBER, 6: PUNCTUATOR}
-NAME_PATTERN = re.compile(rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
+NAME_PATTERN = pattern(rb"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
 
 
 class Token(NamedTuple):

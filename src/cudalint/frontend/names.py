@@ -32,6 +32,7 @@ from cudalint.ir.types import (
     Type,
     Unknown,
 )
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 #: How deep statements and expressions may nest before the rest is opaque.
 DEPTH = 200
 
-_BARRIER = re.compile(r"__syncthreads|__syncwarp|\bbar(?:rier)?\.|\bsync\s*\(|barrier|_sync\s*\(")
+_BARRIER = pattern(r"__syncthreads|__syncwarp|\bbar(?:rier)?\.|\bsync\s*\(|barrier|_sync\s*\(")
 _STORES = frozenset({"assignment_expression", "update_expression"})  #: The method that lowers each kind of node.
 _HANDLERS = {
     "identifier": "identifier", "type_identifier": "identifier", "field_identifier": "identifier",

@@ -10,11 +10,12 @@ import json
 import os
 import re
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.embedded import Found, Layer, Part
 from cudalint.frontend.preprocess import Gap
 from cudalint.frontend.source import ENTRIES
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

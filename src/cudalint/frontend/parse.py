@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from cudalint.lazy import pattern
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,25 +20,25 @@ _last: tuple[bytes, bytes] = (b"", b"")
 
 # Comments would turn up as children anywhere; strings are matched so that what looks like a comment in them stays.
 # Every alternative begins with a character of its own: so the search goes from one of those to the next.
-_COMMENT = re.compile(
+_COMMENT = pattern(
     rb"""//(?:\\\r?\n|[^\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|'(?<![0-9a-fA-F]')(?:\\.|[^'\\\n])*'"""
     rb"""|R"([^()\\\s]{0,16})\(.*?\)\1\"""",
     re.DOTALL,
 )
 _BLANKS = bytes(c if c in b"\r\n" else 32 for c in range(256))
 # `struct __align__(16) S` and `extern __shared__ __align__(16) float s[]` are errors to the grammar, alignas is not.
-_ALIGN = re.compile(rb"\b__(?:builtin_)?align__(?=\s*\()")
+_ALIGN = pattern(rb"\b__(?:builtin_)?align__(?=\s*\()")
 # Attributes of kernels that the grammar does not know: of them only __launch_bounds__ matters to an analysis.
 _ATTRIBUTES = (b"__cluster_dims__", b"__maxnreg__", b"__block_size__", b"_Pragma")
-_ATTRIBUTE = re.compile(rb"\b(?:" + b"|".join(_ATTRIBUTES) + rb")\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
+_ATTRIBUTE = pattern(rb"\b(?:" + b"|".join(_ATTRIBUTES) + rb")\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)")
 # `[=] __device__ (int i) { }`: the grammar has no place for execution spaces there.
-_LAMBDA_SPACE = re.compile(rb"\](?:\s*__(?:device|host)__)+(?=\s*[({])")
+_LAMBDA_SPACE = pattern(rb"\](?:\s*__(?:device|host)__)+(?=\s*[({])")
 # `k<<<g, {32, 2}>>>()`: braces are an error in a launch's configuration, parentheses are not.
 _BRACED_LAUNCH = re.compile(rb"<<<[^;<>]*?\{[^;<>]*?>>>")
 # Calling conventions that expand to nothing on the platforms we model.
 _ROUND = bytes.maketrans(b"{}", b"()")
 _CONVENTIONS = (b"CUDART_CB", b"CUDARTAPI", b"CUDAAPI", b"__stdcall", b"__cdecl")
-_CONVENTION = re.compile(rb"\b(?:" + b"|".join(_CONVENTIONS) + rb")\b")
+_CONVENTION = pattern(rb"\b(?:" + b"|".join(_CONVENTIONS) + rb")\b")
 
 
 def _blank(match: re.Match[bytes]) -> bytes:

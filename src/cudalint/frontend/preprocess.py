@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.frontend.conditions import evaluate
 from cudalint.frontend.macros import (
@@ -29,6 +29,7 @@ from cudalint.frontend.macros import (
     tokenize,
 )
 from cudalint.frontend.stated import as_assertions
+from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
     from cudalint.frontend.macros import Table
@@ -81,18 +82,18 @@ _INTERESTING = re.compile(
     rb"""|\#"""
 )
 """Comments, literals and what may be a directive. Every alternative begins with a character: sre skips to the next."""
-_RAW_STRING = re.compile(rb'"([^()\\\s"]{0,16})\([\s\S]*?\)\1"')
-_RAW_PREFIX = re.compile(rb"(?:^|[^\w$])(?:u8|[uUL])?R$")
-_DIRECTIVE = re.compile(rb"\#\s*([a-z_]+)\s*")
-_COMMENT = re.compile(
+_RAW_STRING = pattern(rb'"([^()\\\s"]{0,16})\([\s\S]*?\)\1"')
+_RAW_PREFIX = pattern(rb"(?:^|[^\w$])(?:u8|[uUL])?R$")
+_DIRECTIVE = pattern(rb"\#\s*([a-z_]+)\s*")
+_COMMENT = pattern(
     rb"""("(?:[^"\\\n]|\\[\s\S])*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\[\s\S])*')|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"""
 )
-_SPLICE = re.compile(rb"\\\r?\n")
-_CONFLICT = re.compile(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=======[ \t]*)\r?$", re.MULTILINE)
-_SPACE = re.compile(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
-_BOUNDARY = re.compile(rb"[(),]")
-_LONE_CR = re.compile(rb"\r(?!\n)")
-_SPACED_LAUNCH = re.compile(rb"(?<!<)(?<!operator)<([ \t]*)<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>([ \t]*)>([ \t]*)>(?=\s*\()")
+_SPLICE = pattern(rb"\\\r?\n")
+_CONFLICT = pattern(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=======[ \t]*)\r?$", re.MULTILINE)
+_SPACE = pattern(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
+_BOUNDARY = pattern(rb"[(),]")
+_LONE_CR = pattern(rb"\r(?!\n)")
+_SPACED_LAUNCH = pattern(rb"(?<!<)(?<!operator)<([ \t]*)<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>([ \t]*)>([ \t]*)>(?=\s*\()")
 """A launch as Visual Studio formats it, `k << <grid, block >> > (n)`, which nvcc takes, or clang-format for C++,
 `k < < <grid, block >>> (n)`, which it does not: nothing else can have been meant."""
 _BLANKS = bytes(byte if byte in b"\r\n" else 0x20 for byte in range(256))

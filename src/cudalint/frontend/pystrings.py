@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.frontend.embedded import Found, Layer
 from cudalint.frontend.preprocess import Gap
 from cudalint.frontend.source import ENTRIES, holds_cuda
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

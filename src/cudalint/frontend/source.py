@@ -6,10 +6,11 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from cudalint.findings import Edit, Span
 from cudalint.frontend import preprocess
+from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Tree
@@ -26,7 +27,7 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 _BLOCK = 4096
 """Code points are counted once every this many bytes, so that a column costs the same on any line."""
 
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")
+_CONTROL = pattern(rb"[\x00-\x08\x0e-\x19\x1c-\x1f\x7f]")
 # Windows-1252 where it is defined (typographic quotes); its five holes stay the control characters of Latin-1.
 _FROM_1252 = {b: ord(bytes([b]).decode("cp1252")) for b in range(0x80, 0xA0) if b not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}
 _TO_1252 = {point: byte for byte, point in _FROM_1252.items()}
@@ -322,14 +323,14 @@ def read(path: str, most: int = MAX_SOURCE) -> tuple[bytes, str | None]:
         return b"", f"cannot be read: {fault.strerror or fault}"
 
 
-_CUDA = re.compile(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")
+_CUDA = pattern(rb"(?<!\w)__(?:global|device|shared|constant)__\b|(?<!<)<<<(?!<)[^;{}]*?(?<!>)>>>\s*\(")
 _SIGNS = (b"__global__", b"__device__", b"<<<", b"__shared__", b"__constant__")
-_CUDA_INCLUDE = re.compile(
+_CUDA_INCLUDE = pattern(
     rb"""\#[ \t]*include[ \t]*[<"]
     (?:cuda\.h|cuda_runtime|device_launch_parameters|cooperative_groups|cuda_fp16|cuda_bf16|cub/|thrust/|hip/hip_runtime)""",
     re.VERBOSE,
 )
-_ASIDE = re.compile(
+_ASIDE = pattern(
     rb"""//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?(?:\*/|\Z)"""
     rb"""|"(?:[^"\\\n]|\\[\s\S])*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\[\s\S])*'"""
 )
@@ -355,7 +356,7 @@ MAX_HOST = 64 << 20
 
 ENTRIES = ("RawKernel", "RawModule", "SourceModule", "load_inline", "nvrtcCreateProgram", "Program")
 """Functions of Python libraries that take CUDA, by the last part of their names."""
-_ENTRY = re.compile(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
+_ENTRY = pattern(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
 _HOST = re.compile(r"\.(?:ipynb|py)(?=/)" if os.sep == "/" else r"\.(?:ipynb|py)(?=[\\/])", re.IGNORECASE)
 
 

@@ -7,18 +7,18 @@ kernel or in it, what each of its launches has to keep to. Either is read as the
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from cudalint.frontend.parse import descendants, parse
+from cudalint.lazy import NamedTuple, pattern
 
 WORDS = ("assume", "requires")
-_STATED = re.compile(
+_STATED = pattern(
     rb"""(?://|/\*)[\s*]*cudalint:[ \t]*(?P<word>assume|requires)\b"""
     rb"""(?:[ \t]*\((?P<condition>.*?)\)[ \t]*(?::.*?)?\s*(?:\*/)?\Z)?""",
     re.DOTALL,
 )
 # Strings are matched so that what looks like a comment in them stays.
-LEXEME = re.compile(
+LEXEME = pattern(
     rb"""//(?:\\\r?\n|[^\r\n])*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])*'"""
     rb"""|R"([^()\\\s]{0,16})\(.*?\)\1\"""",
     re.DOTALL,
@@ -26,7 +26,7 @@ LEXEME = re.compile(
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
 
 
-_DIRECTIVE = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)
+_DIRECTIVE = pattern(rb"^[ \t]*#.*$", re.MULTILINE)
 _CALL = b"assert("
 _PLACES = b";{}:"
 """What stands before a statement."""
@@ -93,7 +93,7 @@ def _is_condition(text: bytes) -> bool:
 
 
 _EFFECTS = ("assignment_expression", "update_expression", "comma_expression", "lambda_expression")
-_NAME = re.compile(rb"\b(?!true\b|false\b|nullptr\b)[A-Za-z_]\w*")
+_NAME = pattern(rb"\b(?!true\b|false\b|nullptr\b)[A-Za-z_]\w*")
 
 
 def as_assertions(raw: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from cudalint.frontend.declare import CLASSES, TYPES, TypeDecl, split, template_names
@@ -30,6 +30,7 @@ from cudalint.ir.types import (
     Type,
     Unknown,
 )  # fmt: skip
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.uris import from_fs_path
 
 from cudalint import engine
+from cudalint.lazy import NamedTuple
 from cudalint.report import visible, witness_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,9 @@ import asyncio
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import os
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint import engine
 from cudalint.engine import GAP, UNUSED, Options, Result
 from cudalint.frontend.source import holds_cuda, is_host, may_hold_cuda
+from cudalint.lazy import NamedTuple
 from cudalint.lsp.text import Moves
 from cudalint.walk import CUDA
 

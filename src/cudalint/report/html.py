@@ -10,11 +10,12 @@ import html
 import json
 import re
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint import __version__
 from cudalint.confirm.picture import MISSING, NOBODY, NOT_RUN, ONE, SEVERAL
 from cudalint.findings import NOTHING, digits, plural
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.findings import NOTHING, digits, plural
+from cudalint.lazy import NamedTuple
 from cudalint.report import visible
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import asked, kernels, search, shapes
 from cudalint.facts import terms as t
@@ -12,6 +12,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft, EditDraft, FixDraft

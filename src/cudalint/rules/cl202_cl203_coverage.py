@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
@@ -14,6 +14,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import I64, Float
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches
 from cudalint.rules.draft import Draft
 from cudalint.rules.overlap import overlap

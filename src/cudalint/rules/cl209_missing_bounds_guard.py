@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
@@ -11,6 +11,7 @@ from cudalint.facts.events import chain, conjuncts
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import short
 from cudalint.rules.draft import Draft

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import extents, kernels, search
 from cudalint.facts import terms as t
@@ -12,6 +12,7 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, plural
 from cudalint.ir.types import I64, Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 

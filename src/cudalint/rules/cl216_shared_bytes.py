@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import extents, kernels, search
 from cudalint.facts import terms as t
@@ -15,6 +15,7 @@ from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Float, Int
+from cudalint.lazy import NamedTuple, pattern
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
@@ -35,7 +36,7 @@ CODES = ("CL216",)
 
 USUAL = 48 * 1024
 """Bytes of shared memory that a block may have without an opt-in."""
-_OPT_IN = re.compile(rb"FuncSetAttribute\s*(?:<[^;(]*>)?\s*\(")
+_OPT_IN = pattern(rb"FuncSetAttribute\s*(?:<[^;(]*>)?\s*\(")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _SCANS = 6
 """Sizes at which the threads of a block are tried one by one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import search
 from cudalint.facts import terms as t
@@ -15,6 +15,7 @@ from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Ptr
+from cudalint.lazy import NamedTuple, pattern
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
@@ -36,7 +37,7 @@ _ALLOCATIONS = {"cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallo
                 "hipMalloc", "hipMallocManaged", "hipMallocAsync"}  # fmt: skip
 _COPIES = {"cudaMemcpy", "cudaMemcpyAsync", "hipMemcpy", "hipMemcpyAsync"}
 _SETS = {"cudaMemset", "cudaMemsetAsync", "hipMemset", "hipMemsetAsync"}
-_BYTES = re.compile(r"byte|sizeof|mem(?:ory)?_?size|pitch", re.IGNORECASE)
+_BYTES = pattern(r"byte|sizeof|mem(?:ory)?_?size|pitch", re.IGNORECASE)
 
 
 class Memory(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
@@ -11,6 +11,7 @@ from cudalint.facts.ids import BID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.terms import THREAD, UNKNOWN
 from cudalint.findings import Witness
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, trials, unreached, value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
@@ -10,6 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.ids import BID
 from cudalint.findings import Witness, digits
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 from cudalint.rules.trials import value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.contracts import block as needs
 from cudalint.facts import grids, kernels, search, shapes
@@ -13,6 +13,7 @@ from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, plural
 from cudalint.ir.nodes import Const
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 

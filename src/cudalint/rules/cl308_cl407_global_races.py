@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
 from cudalint.facts import terms as t
 from cudalint.findings import Witness
+from cudalint.lazy import NamedTuple
 from cudalint.rules import cl201_cl211_strides, launches, support
 from cudalint.rules.draft import Draft
 

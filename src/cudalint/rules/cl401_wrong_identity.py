@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import children
@@ -11,6 +11,7 @@ from cudalint.facts.kernels import ids_of
 from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Float, Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 

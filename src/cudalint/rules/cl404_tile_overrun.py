@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
@@ -12,6 +12,7 @@ from cudalint.facts.ids import BDIM
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, plural
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, Visit, shown, trials, value, visits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
@@ -11,6 +11,7 @@ from cudalint.facts.events import Pointer, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.findings import Witness
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 from cudalint.rules.trials import Trial, last_pass, trials, unreached, value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import grids, search, shapes
 from cudalint.facts import terms as t
@@ -14,6 +14,7 @@ from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir.nodes import Binary
 from cudalint.ir.types import I64
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support, tile_axes
 from cudalint.rules.draft import Draft
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import extents, kernels, search, shapes
 from cudalint.facts import terms as t
@@ -11,6 +11,7 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import I64, Float
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 

@@ -14,6 +14,7 @@ from cudalint.facts.assigned import children
 from cudalint.facts.uniformity import expand
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
+from cudalint.lazy import pattern
 from cudalint.rules.draft import EditDraft
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cudalint.ir.nodes import Expr, Function, Node, Stmt, Var
 
 _FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-_FIELD = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+_FIELD = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _INDENT = "    "
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BID
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 
 if TYPE_CHECKING:

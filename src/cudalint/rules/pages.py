@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from cudalint import rules
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from cudalint.findings import Level

@@ -11,9 +11,10 @@ import os
 import re
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint import rules
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.contracts import block as needs
 from cudalint.facts import search
@@ -13,6 +13,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX, THREADS_MAX
 from cudalint.ir.types import Float, Int
+from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

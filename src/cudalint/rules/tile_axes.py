@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
@@ -10,6 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BID
 from cudalint.facts.uniformity import expand
+from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ first, with sizes that their host functions let through, then the kernel by itse
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
+from cudalint.lazy import NamedTuple
 from cudalint.rules import support
 
 if TYPE_CHECKING:

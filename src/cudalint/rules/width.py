@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cudalint.facts import grids, search
 from cudalint.facts import terms as t
@@ -13,6 +13,7 @@ from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import strip
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules.draft import EditDraft, FixDraft
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ loop then ever ends, and where, is a matter of arithmetic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudalint.ir import nodes as ir
 from cudalint.ir.show import expression
 from cudalint.ir.types import Array, Float, Int, Ptr
+from cudalint.lazy import NamedTuple
 from cudalint.sim import values as v
 from cudalint.sim.frame import Frame, LoopState
 from cudalint.sim.values import Stop, Unsupported, gather, lives_in_memory, spread

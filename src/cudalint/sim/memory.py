@@ -9,11 +9,12 @@ one address, as on the hardware.
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudalint.ir.types import BF16, BOOL, Array, Float, Int, Ptr, Struct, Type
+from cudalint.lazy import NamedTuple
 from cudalint.sim.observe import Log, Misaligned, Outside, Race, Site, Uninitialised
 from cudalint.sim.values import (
     Stop,

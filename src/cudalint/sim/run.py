@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from cudalint.ir.types import Array, Float, Int, Ptr, Struct, Type
+from cudalint.lazy import NamedTuple
 from cudalint.sim.calls import keep_in_memory
 from cudalint.sim.code import Code
 from cudalint.sim.frame import Frame
