@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from typing import TYPE_CHECKING
 
 from cudalint.facts import flow
@@ -34,14 +33,8 @@ def calls_all(decl: FunctionDecl, callers: list[Caller]) -> bool:
     """Whether these are all calls of a function that no other file can call, or that no header offers to others."""
     if os.path.splitext(decl.file.path)[1] not in _UNITS or not (decl.static or _is_private(decl)):
         return False
-    source, name = decl.file.declarations.source, re.escape(decl.name)
-    if re.search(rf"[&,(=]\s*{name}\s*(?:<[^;{{}}()]*>\s*)?[,;)}}]", source):
-        return False  # called through a pointer, perhaps
-    calls = {site.call.start for site, _ in callers if site.fn.file is decl.file}
-    declared = [(x.start, x.end) for x in decl.file.declarations.functions_by_name.get(decl.name, ())]
-    named = re.finditer(rf"\b{name}\s*(?:<[^;{{}}()]*>\s*)?\(", source)
-    starts = (x.start() for x in named if x.start() not in calls)
-    return all(any(first <= at < last for first, last in declared) for at in starts)
+    calls = decl.file.declarations.calls(decl.name)
+    return calls is not None and calls <= {site.call.start for site, _ in callers if site.fn.file is decl.file}
 
 
 def _is_private(decl: FunctionDecl) -> bool:

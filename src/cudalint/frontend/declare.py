@@ -16,7 +16,7 @@ from cudalint.ir.nodes import FunctionDecl
 from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tree_sitter import Node
 
@@ -148,7 +148,7 @@ class Declarations:
     """
 
     __slots__ = (
-        "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites",
+        "_calls", "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites",
         "masked", "source", "specialisations", "types", "types_by_name",
         "using_names", "usings", "values", "values_by_name",
     )  # fmt: skip
@@ -171,6 +171,7 @@ class Declarations:
         self.launch_sites: list[FunctionDecl] = []
         self.has_launches = False
         self._scope: Scope | None = None
+        self._calls: dict[str, frozenset[int] | None] = {}
 
     @property
     def jumps(self) -> list[tuple[int, int]]:
@@ -187,6 +188,19 @@ class Declarations:
 
             self._scope = Scope(self.file)
         return self._scope
+
+    def calls(self, name: str) -> frozenset[int] | None:
+        """Where the text calls a function by this name, but for what stands in the function itself; None where it
+        perhaps calls it through a pointer."""
+        if name not in self._calls:
+            self._calls[name] = self._find_calls(re.escape(name), self.functions_by_name.get(name, ()))
+        return self._calls[name]
+
+    def _find_calls(self, name: str, declared: Iterable[FunctionDecl]) -> frozenset[int] | None:
+        if re.search(rf"[&,(=]\s*{name}\s*(?:<[^;{{}}()]*>\s*)?[,;)}}]", self.source):
+            return None
+        found = (x.start() for x in re.finditer(rf"\b{name}\s*(?:<[^;{{}}()]*>\s*)?\(", self.source))
+        return frozenset(at for at in found if not any(x.start <= at < x.end for x in declared))
 
 
 def declare(file: SourceFile) -> Declarations:

@@ -9,6 +9,7 @@ from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, chain
 from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import TID
 from cudalint.findings import Witness
 from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
@@ -35,6 +36,7 @@ _NOWHERE = -(1 << 60)
 _BUDGET = 48_000
 """Accesses of single threads that are evaluated for one kernel; what takes more is left alone."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop"})
+_X, _Y, _Z = TID.values()
 
 
 class _Step(NamedTuple):
@@ -194,12 +196,15 @@ def _missing(
     anyone = {**trial.at(block, (0, 0, 0)), **passes}
     reads = _holding(load.common, anyone) is not False
     stores = [x for x in stores if _holding(x.common, anyone) is not False]
+    if not stores:
+        return [], False
     loops = {loop for step in (load, *stores) for loop in step.loops}
     lasts = {x: last_pass(x, anyone) for x in loops if not _of_thread(_trip_leaves(x))}
     written: set[int] = set()
     asked: list[tuple[Triple, list[int]]] = []
+    env = dict(anyone)
     for thread in trial.threads():
-        env = {**trial.at(block, thread), **passes}
+        env[_X], env[_Y], env[_Z] = thread
         mine = False
         for store in stores:
             found = _positions(store, env, lasts, budget)
