@@ -200,10 +200,12 @@ def _is_given(leaf: Term) -> bool:
 
 
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
-    """Whether the grid is one finished number beside the sizes: the kernel tests what it makes of its block's number
-    against something else, or does not ask for the number at all (its work is drawn from a counter)."""
-    number = search.bare(blocks)
-    if launch.kernel is None or number.op != "atom":
+    """Whether the grid is one finished number beside the sizes, or a few times it: the kernel tests what it makes of
+    its block's number against something else, or does not ask for the number at all (its work is drawn from a
+    counter)."""
+    product, *others = t.poly(search.bare(blocks)) or [()]
+    number = search.bare(product[0]) if len(product) == 1 else None
+    if launch.kernel is None or others or number is None or number.op != "atom":
         return False
     flow = launch.kernel.flow
     asked = [x for access in flow.accesses for x, _ in access.dims]
