@@ -728,3 +728,36 @@ def test_zero_is_the_least_of_what_is_never_negative(cudalint: Cudalint, write: 
             if (threadIdx.x % 32 == 0) out[i / 32] = v + size;
         }""")  # fmt: skip
     assert not cudalint.json("--select", "CL401", "largest.cu")
+
+
+def test_what_a_launch_passes_is_of_that_launch(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("groups.cu", """
+        #include <cstdint>
+        struct Rows { float* x; int64_t columns; int each; };
+        __global__ void zero(Rows rows) {
+            int i = blockIdx.x * rows.each + threadIdx.x * 2;
+            if (i < rows.columns) rows.x[i] = 0.0f;
+        }
+        void run(const Rows& rows) {
+            dim3 grid(rows.columns / rows.each);
+            if (rows.each == 320) zero<<<grid, 160>>>(rows);
+            else if (rows.each == 256) zero<<<grid, 128>>>(rows);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL103", "groups.cu")
+    witness = finding["witness"]
+    (block, _, _), (thread, _, _) = witness["thread"]["block"], witness["thread"]["thread"]
+    assert (witness["block"], witness["sizes"]["rows.each"]) == ([160, 1, 1], 320)
+    assert block * 320 + thread * 2 == 1 << 31
+
+
+def test_a_parameter_is_as_large_as_the_host_rounds_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("rounded.cu", """
+        __global__ void copy(float* out, const float* in, int pitch) {
+            int row = blockIdx.x * (pitch / 4);
+            out[(size_t)blockIdx.x * 32 + threadIdx.x] = in[(size_t)(row * 4) + threadIdx.x];
+        }
+        void run(float* out, const float* in, size_t rows, size_t width) {
+            copy<<<rows, 32>>>(out, in, (width + 127) / 128 * 128);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL102", "rounded.cu")
+    assert finding["witness"]["thread"]["block"] == [1 << 24, 0, 0]

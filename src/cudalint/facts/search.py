@@ -251,4 +251,9 @@ def all_at(leaves: Iterable[Term], value: int) -> w.Assignment:
 
 def sizes_of(env: dict[Term, int]) -> dict[str, int]:
     """The runtime sizes of an assignment by name; launch built-ins, passes of loops and `argc` are none."""
-    return {a.data.name: v for a, v in env.items() if a.data.kind not in _NO_SIZES}
+    return {a.data.name: v for a, v in env.items() if is_shown(a)}
+
+
+def is_shown(leaf: Term) -> bool:
+    """Whether a witness names an atom: what the machine counts is no size, and an operator of a class no name."""
+    return leaf.data.kind not in _NO_SIZES and any(map(str.isalnum, leaf.data.name))

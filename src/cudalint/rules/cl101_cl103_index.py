@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import shapes
+from cudalint.facts import search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BID, GDIM, TID
@@ -13,6 +13,7 @@ from cudalint.facts.reach import Reach, is_wide, strip
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I32, Int
+from cudalint.lazy import NamedTuple
 from cudalint.rules import support, width
 from cudalint.rules.draft import Draft
 from cudalint.rules.stride import overrun
@@ -135,15 +136,15 @@ def _alone(
     over = product.type.hi + 1
     for launch in _reaching(kernel, product, axes, bounds):
         block = _block(kernel, launch)
-        shaped = _grid_for(product, axes, block, over)
-        if shaped is None:
+        given = _given(launch, product, block)
+        grid = _grid_for(product, axes, block, given, over)
+        if grid is None:
             continue
-        grid = shaped
         env = width.grid_env(grid, block)
         wrapped, meant = width.value(product, env), width.value(product, env, exact=False)
         if wrapped is None or meant is None or wrapped == meant:
             continue
-        sizes = _sizes(kernel, launch, grid, block, bounds, axes)
+        sizes = _sizes(kernel, launch, grid, block, bounds, axes, given)
         if sizes is None:
             continue
         text = support.text(place.fn, place.node)
@@ -168,11 +169,12 @@ def _indexed(
     over = product.type.hi + 1
     for launch in _reaching(kernel, product, axes, bounds):
         block = _block(kernel, launch)
-        case = _first_thread(event.term, product, axes, block, over)
+        given = _given(launch, product, block)
+        case = _first_thread(event.term, axes, block, given, over)
         if case is None:
             continue
         grid, thread, wrapped, meant = case
-        sizes = _sizes(kernel, launch, grid, block, bounds, axes)
+        sizes = _sizes(kernel, launch, grid, block, bounds, axes, given)
         if sizes is None:
             continue
         text = support.text(place.fn, place.node)
@@ -223,9 +225,36 @@ def _widened(event: Conversion, place: Operation) -> Iterator[support.Place]:
         yield event.fn.file, event.node.start, event.node.end, "widened here, too late"
 
 
-def _grid_for(product: Term, axes: set[str], block: Triple, over: int) -> Triple | None:
+class _Given(NamedTuple):
+    """What a launch passes for the parameters of a product (``values``), and the host's sizes that it is made of."""
+
+    values: dict[Term, int]
+    sizes: dict[Term, int]
+
+
+def _given(launch: Launch | None, product: Term, block: Triple) -> _Given:
+    """The parameters that a product has for factors, about a block's size each: the next value that the launch's own
+    arithmetic and checks let them have."""
+    values: dict[Term, int] = {}
+    sizes: dict[Term, int] = {}
+    for leaf in sorted((x for x in t.leaves(product) if x.data.kind == "param"), key=lambda x: x.key):
+        values[leaf] = w.assumed(leaf) or block[0]
+        passed = launch.at_launch(leaf) if launch is not None else leaf
+        if launch is None or passed is leaf or w.assumed(leaf):
+            continue
+        reach = Reach(launch, launch.config)
+        for top in (block[0] - 1, 0):
+            found = width.passing(passed, top, launch, reach, search.is_size)
+            value = width.value(passed, found[0]) if found is not None else t.constant(t.poly(passed))
+            if value is not None and value > top:
+                values[leaf] = value
+                sizes.update(found[0] if found is not None else {})
+                break
+    return _Given(values, sizes)
+
+
+def _grid_for(product: Term, axes: set[str], block: Triple, given: _Given, over: int) -> Triple | None:
     """The fewest blocks along x (all axes that take part, where x does not) at which a product is ``over``."""
-    free = {x: w.assumed(x) or block[0] for x in t.leaves(product) if x.data.kind == "param"}
 
     def shaped(count: int) -> Triple:
         if "x" in axes:
@@ -233,7 +262,7 @@ def _grid_for(product: Term, axes: set[str], block: Triple, over: int) -> Triple
         return 1, count if "y" in axes else 1, count if "z" in axes else 1
 
     def enough(count: int) -> bool:
-        found = width.value(product, {**free, **width.grid_env(shaped(count), block)}, exact=False)
+        found = width.value(product, {**given.values, **width.grid_env(shaped(count), block)}, exact=False)
         return found is not None and found >= over
 
     least = width.smallest(1, (1 << 31) - 1 if "x" in axes else 65535, enough)
@@ -241,7 +270,7 @@ def _grid_for(product: Term, axes: set[str], block: Triple, over: int) -> Triple
 
 
 def _first_thread(
-    index: Term, product: Term, axes: set[str], block: Triple, over: int
+    index: Term, axes: set[str], block: Triple, given: _Given, over: int
 ) -> tuple[Triple, tuple[Triple, Triple], int, int] | None:
     """The grid and the first thread (block, thread) whose index is ``over``, with the index in 32 bits and as meant."""
     leaves = t.leaves(index)
@@ -251,7 +280,7 @@ def _first_thread(
         if kind in ("tid", "bid", "loop", "load", "call", "phi", "exit", "unknown"):
             rest[leaf] = 0
         elif kind == "param":
-            rest[leaf] = w.assumed(leaf) or (block[0] if leaf in t.leaves(product) else 0)
+            rest[leaf] = given.values.get(leaf) or w.assumed(leaf) or 0
     grids = (1, 1, 1)
 
     def at(count: int, thread: int) -> dict[Term, int]:
@@ -298,11 +327,11 @@ def _sums(index: Term) -> Iterator[Term]:
 
 def _sizes(
     kernel: Kernel, launch: Launch | None, grid: Triple, block: Triple,
-    bounds: list[Bound], axes: set[str],
+    bounds: list[Bound], axes: set[str], given: _Given,
 ) -> dict[str, int] | None:  # fmt: skip
     """The sizes by name that start such a grid; None where the launch cannot."""
     if launch is not None and launch.grid is not None and launch.grid[0].op != "const":
-        env = width.sizes_for(launch, grid[0], kernel.config)
+        env = width.sizes_for(launch, grid[0], kernel.config, given.sizes)
         if env is None:
             return None
         if any(x.data.kind != "device" for x in env):
@@ -386,11 +415,12 @@ def _narrow_at(
             return None
         block = _block(kernel, launch)
         axes = {a for a in _AXES if BID[a] in bound.ids}
-        case = _first_thread(index, index, axes, block, over)
+        given = _given(launch, index, block)
+        case = _first_thread(index, axes, block, given, over)
         if case is None:
             return None
         grid, thread, wrapped, meant = case
-        sizes_ = _sizes(kernel, launch, grid, block, [bound], axes)
+        sizes_ = _sizes(kernel, launch, grid, block, [bound], axes, given)
         if sizes_ is None:
             return None
         if not _passes(bound, wrapped):

@@ -32,10 +32,10 @@ _Main = TypeVar("_Main")
 #: A grid where the source gives none: the multiprocessors of a small GPU, a few blocks on each.
 DEVICE_BLOCKS = w.SM_COUNT * w.BLOCKS_PER_SM
 _AXES = "xyz"
-_NOT_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
 _GIVEN = frozenset({"device", "sizeof", "bdim", "name"})
 """Atoms that are no size of the data, whatever they stand in."""
 _NO_NAMES: Mapping[Term, str] = {}
+_NO_SIZES: Mapping[Term, int] = {}
 _LAST = 1 << 62
 _TILE = 1 << 12
 """Constants up to here may be what the host checks a size to be a multiple of."""
@@ -203,20 +203,25 @@ def others_at(launch: Launch | None, leaves: Iterable[Term], others: int, config
     }
 
 
-def sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
-    """The smallest host sizes at which the launch has at least ``blocks`` blocks on x; None where none is found."""
-    asked = f"sizes for {blocks}"  # by every index of the kernel, most of which need the same grid
+def sizes_for(
+    launch: Launch, blocks: int, config: Config, given: Mapping[Term, int] = _NO_SIZES
+) -> dict[Term, int] | None:
+    """The smallest host sizes at which the launch has at least ``blocks`` blocks on x, with those that are ``given``
+    where that can be; None where none is found."""
+    # by every index of the kernel, most of which need the same grid
+    asked = ("sizes for", blocks, *given.items())
     if asked not in launch.answers:
-        launch.answers[asked] = _sizes_for(launch, blocks, config)
+        found = _sizes_for(launch, blocks, config, given)
+        launch.answers[asked] = _sizes_for(launch, blocks, config, _NO_SIZES) if found is None and given else found
     return launch.answers[asked]  # type: ignore[return-value]  # put there above
 
 
-def _sizes_for(launch: Launch, blocks: int, config: Config) -> dict[Term, int] | None:
+def _sizes_for(launch: Launch, blocks: int, config: Config, given: Mapping[Term, int]) -> dict[Term, int] | None:
     if launch.grid is None:
         return None
     grid = launch.grid[0]
     leaves = t.leaves(grid)
-    fixed = defaults(launch, leaves, config)
+    fixed = {**defaults(launch, leaves, config), **given}
     free = [x for x in leaves if x not in fixed or strip(grid) is x]
     free.sort(key=lambda x: (-x.data.hi, x.key))
     mains: list[Term | None] = [*free] or [None]
@@ -294,7 +299,7 @@ def with_grid(launch: Launch, env: Mapping[Term, int]) -> dict[Term, int]:
 def named(env: dict[Term, int], called: Mapping[Term, str] = _NO_NAMES) -> dict[str, int]:
     """Sizes by name, in the order in which the source has them, launch built-ins left out; ``called`` are other names
     for some."""
-    kept = sorted((a for a in env if a.data.kind not in _NOT_SIZES), key=lambda a: a.key)
+    kept = sorted(filter(search.is_shown, env), key=lambda a: a.key)
     return {called.get(a, a.data.name): env[a] for a in kept}
 
 
