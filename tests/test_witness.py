@@ -761,3 +761,19 @@ def test_a_parameter_is_as_large_as_the_host_rounds_it(cudalint: Cudalint, write
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL102", "rounded.cu")
     assert finding["witness"]["thread"]["block"] == [1 << 24, 0, 0]
+
+
+def test_a_published_division_rounds_up(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("divided.cu", """
+        #include <ATen/ATen.h>
+        __global__ void one(int n, float* x) {
+            for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) x[i] = 1.0f;
+        }
+        void fill(const at::Tensor& x) {
+            const int n = x.size(0);
+            one<<<std::min(at::ceil_div(n, 512), 4096), 512>>>(n, x.data_ptr<float>());
+            one<<<std::min(at::cuda::ATenCeilDiv(n, 512), 2048), 512>>>(n, x.data_ptr<float>());
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL108", "divided.cu")
+    assert list(finding["witness"]["sizes"].values()) == [(1 << 31) - 4096 * 512 + 1]
+    assert finding["witness"]["grid"] == [4096, 1, 1]

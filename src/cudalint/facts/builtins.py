@@ -210,7 +210,7 @@ def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
         a, b = args[0], args[1]
         if type_ is not None:
             a, b = walker.convert(a, type_, node.args[0]), walker.convert(b, type_, node.args[1])
-        return t.binary(op, a, b, type_)
+        return t.binary(op, a, b, type_ or (a.type if a.type is b.type else None))
     if len(args) == 1 and isinstance(node.args[0], ir.Construct):
         items = [walker.value(a) for a in node.args[0].args]
         terms = [a for a in items if isinstance(a, Term)]
@@ -220,6 +220,18 @@ def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
                 result = t.binary(op, result, item, result.type)
             return result
     return walker.unknown_value("call", name, node.type, inputs=tuple(a for a in args if isinstance(a, Term)))
+
+
+def _ceil_div(walker: Walker, node: ir.Call, name: str) -> Value:
+    """PyTorch's division that rounds up, of two numbers of one type."""
+    args = [walker.value(a) for a in node.args]
+    if name == "ceil_div" and not node.name.startswith("at::"):
+        return walker.unseen(node, args)  # somebody else's
+    terms = [x for x in args if isinstance(x, Term)]
+    if len(args) != 2 or len(terms) != 2 or not isinstance(type_ := terms[0].type, Int):
+        return walker.unseen(node, args)
+    number, by = terms[0], walker.convert(terms[1], type_, node.args[1])
+    return t.binary("div", t.binary("add", number, t.binary("sub", by, t.const(1, type_), type_), type_), by, type_)
 
 
 def _multiply(walker: Walker, node: ir.Call, name: str) -> Value:
@@ -585,6 +597,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(ATOMICS, _atomic),
     **dict.fromkeys(("min", "max", "fminf", "fmaxf", "fmin", "fmax", "umin", "umax", "llmin", "llmax", "ullmin",
                      "ullmax"), _extremum),
+    **dict.fromkeys(("ceil_div", "ATenCeilDiv"), _ceil_div),
     **dict.fromkeys(("__mul24", "__umul24"), _multiply),
     **dict.fromkeys(ROUNDING, _rounding),
     **dict.fromkeys(("abs", "labs", "llabs"), _absolute),
