@@ -16,10 +16,10 @@ from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.facts.events import Access, Induction
+    from cudalint.facts.events import Access, Flow, Induction
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -76,7 +76,7 @@ def _accumulators(kernel: Kernel) -> Iterator[_Fill]:
                     continue
                 # What other lanes have, or elements that are loaded; of `v *= 0.5f` nothing is known.
                 taken_in = other.op == "atom" and other.data.kind in ("load", "call")
-                if not taken_in or not _is_wrong(op, constant, other if cond is None else rest):
+                if not taken_in or not _is_wrong(kernel.flow, op, constant, other if cond is None else rest):
                     continue
                 node = _node(info, var, constant, filled=cond is not None)
                 if node is not None:
@@ -96,7 +96,7 @@ def _tiles(kernel: Kernel) -> Iterator[_Fill]:
             if store.value is None or _combines(store) is not None:
                 continue
             for constant, cond, rest in _constants(store.value):
-                if cond is not None and _is_wrong(op, constant, rest):
+                if cond is not None and _is_wrong(flow, op, constant, rest):
                     found = _filled(store.fn.body, constant, _end(store))
                     if found is not None:
                         yield _Fill(op, constant, cond, store.fn, found.start, found.end)
@@ -176,9 +176,9 @@ def _is_place(cond: Term) -> bool:
     return "tid" in kinds and "load" not in kinds
 
 
-def _is_wrong(op: str, constant: Term, data: Term) -> bool:
+def _is_wrong(flow: Flow, op: str, constant: Term, data: Term) -> bool:
     """Whether a constant changes what the operation makes of ``data``: elements of memory of either sign."""
-    value, made = constant.data, _made(data, _WRONG_SIDE[op])
+    value, made = constant.data, _Made(flow, op).of(data)
     if not isinstance(value, (int, float)) or made is None:
         return False
     if op == "mul":
@@ -190,19 +190,76 @@ def _is_wrong(op: str, constant: Term, data: Term) -> bool:
     return made < 0 <= value < _LOWEST
 
 
-def _made(term: Term, inputs: int) -> float | None:
-    """A value where all elements that it is computed from are ``inputs``, parameters and what is loaded for all threads
-    1; None where it is made of something else, or of elements that are never negative."""
-    leaves = t.leaves(term)
-    signed = [x for x in leaves if x.data.kind == "load" and (isinstance(x.type, Float) or x.data.lo < 0)]
-    loaded = [x for x in signed if not ids_of([x]).isdisjoint(TID.values())]
-    if not loaded or any(x.data.kind != "param" for x in leaves.difference(signed)):
-        return None
-    try:
-        found = t.evaluate(term, {**dict.fromkeys(leaves, 1), **dict.fromkeys(loaded, inputs)})
-    except t.Undefined:
-        return None
-    return found if isinstance(found, (int, float)) else None
+class _Made:
+    """What comes of data where all elements of memory that it is made of lie on the wrong side for an operation, and
+    parameters and what is loaded for all threads are 1."""
+
+    def __init__(self, flow: Flow, op: str) -> None:
+        self.flow, self.inputs = flow, _WRONG_SIDE[op]
+        self.worst: Callable[[list[float]], float] = min if op == "max" else max
+        self.open: set[Term] = set()
+        self.elements = False
+
+    def of(self, data: Term) -> float | None:
+        """The value; None where it is made of something else, or of elements that are never negative."""
+        made = self._number(data)
+        return made if self.elements else None
+
+    def _number(self, term: Term) -> float | None:
+        if _bare(term).op == "select":
+            arms = _bare(term).args[1:]
+            return self._worst([x for x in arms if x.op != "const"] or arms)
+        values = {x: self._leaf(x) for x in t.leaves(term)}
+        if None in values.values():
+            return None
+        try:
+            found = t.evaluate(term, values)
+        except t.Undefined:
+            return None
+        return found if isinstance(found, (int, float)) else None
+
+    def _worst(self, terms: Sequence[Term]) -> float | None:
+        made = [x for x in map(self._number, terms) if x is not None]
+        return self.worst(made) if len(made) == len(terms) else None
+
+    def _leaf(self, leaf: Term) -> float | None:
+        info = leaf.data
+        if info.kind == "exit":
+            return self._gathered(info.data)
+        if info.kind not in ("load", "param"):
+            return None
+        stored = [x for x in self._stored(leaf) if x not in self.open] if info.kind == "load" else []
+        if stored:
+            self.open.update(stored)
+            made = self._worst(stored)
+            self.open.difference_update(stored)
+            return made
+        signed = info.kind == "load" and (isinstance(leaf.type, Float) or info.lo < 0)
+        if not signed or ids_of([leaf]).isdisjoint(TID.values()):
+            return 1
+        self.elements = True
+        return self.inputs
+
+    def _stored(self, leaf: Term) -> Iterator[Term]:
+        """What the function itself has stored in an array by the time that an element of it is loaded."""
+        for access in self.flow.accesses:
+            value = access.value
+            if value is None or access.obj is not leaf.data.data or value.key > leaf.key:
+                continue
+            if _combines(access) is None:
+                yield value
+
+    def _gathered(self, info: Induction) -> float | None:
+        """What a variable holds after a loop that gathers data in it, in which other lanes have what this one has."""
+        found = _gathers(info.next, info.term) if info.next is not None and info.term is not None else None
+        start = self._number(info.init) if info.init is not None else None
+        if found is None or start is None:
+            return None
+        op, other = found
+        if other.op == "atom" and other.data.kind == "call":
+            return start
+        taken = self._number(other)
+        return t.apply(op, other.type, (start, taken)) if taken is not None else None
 
 
 # --- places -----------------------------------------------------------------------------------------
