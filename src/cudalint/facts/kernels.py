@@ -9,6 +9,7 @@ launch with given sizes reaches.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Poly, Term
 
 AXES = "xyz"
+_COORDINATES = tuple(ids[axis] for ids in (GDIM, BDIM, BID, TID) for axis in AXES)
 _IDS = frozenset({"tid", "bid"})
 _DIMENSIONS = frozenset({"tid", "bid", "bdim", "gdim"})
 
@@ -39,7 +41,7 @@ class Coordinate:
     coordinate up to this very limit, None where no loop does; ``counters`` are the other loops in it.
     """
 
-    __slots__ = ("accesses", "axes", "counters", "ids", "inclusive", "index", "limit", "loop", "term")
+    __slots__ = ("_last", "accesses", "axes", "counters", "ids", "inclusive", "index", "limit", "loop", "term")
 
     def __init__(
         self, term: Term, index: Poly, limit: Poly, ids: frozenset[Term], loop: Loop | None, counters: tuple[Loop, ...]
@@ -49,11 +51,23 @@ class Coordinate:
         self.accesses: list[Access] = []
         self.inclusive = len(limit) > 1 and limit.get((), 0) == 1
         """Written ``index <= n`` or ``index < n + 1``: n may be what was meant, and the guard off by one."""
+        self._last: float | None = None
 
     @property
     def leaves(self) -> set[Term]:
         """All that the index is made of."""
         return {leaf for item in t.atoms_of(self.index) for leaf in t.leaves(item)}
+
+    @property
+    def last(self) -> float:
+        """The last thread of its axis that a test of its own number against a constant lets through."""
+        if self._last is None:
+            self._last = math.inf
+            for bound in upper_bounds(self.accesses[0].guard) if self.accesses else ():
+                limit = t.constant(bound.limit)
+                if limit is not None and self.thread is not None and bound.left == {(self.thread,): 1}:
+                    self._last = min(self._last, limit - (not bound.inclusive))
+        return self._last
 
     @property
     def is_global(self) -> bool:
@@ -284,10 +298,8 @@ class Case:
         self.launch, self.host, self.grid, self.block = launch, host, grid, block
         self.empty = next((a for a, g, b in zip(AXES, grid, block, strict=True) if g < 1 or b < 1), None)
         self._common: tuple[int, dict[Term, int]] = 0, {}
-        self.values: dict[Term, int] = {}
-        for i, axis in enumerate(AXES):
-            self.values[GDIM[axis]], self.values[BDIM[axis]] = grid[i], block[i]
-            self.values[BID[axis]], self.values[TID[axis]] = max(0, grid[i] - 1), max(0, block[i] - 1)
+        last = (max(0, x - 1) for x in (*grid, *block))
+        self.values = dict(zip(_COORDINATES, (*grid, *block, *last), strict=True))
 
     def of(self, block: tuple[int, int, int], thread: tuple[int, int, int]) -> Case:
         """The same case as one thread sees it."""
@@ -425,16 +437,9 @@ class Case:
     def _furthest(self, item: Coordinate) -> Case:
         """The case as the last thread sees it that a test of its own number lets through to the element."""
         tid = item.thread
-        if tid is None or not item.accesses:
+        if tid is None or not 0 <= item.last < self.values[tid]:
             return self
-        most = self.values[tid]
-        for bound in upper_bounds(item.accesses[0].guard):
-            if bound.left == {(tid,): 1}:
-                limit = t.constant(bound.limit)
-                most = most if limit is None else min(most, limit - (not bound.inclusive))
-        if most >= self.values[tid] or most < 0:
-            return self
-        x, y, z = (most if TID[a] is tid else self.values[TID[a]] for a in AXES)
+        x, y, z = (int(item.last) if TID[a] is tid else self.values[TID[a]] for a in AXES)
         return self.of((self.values[BID["x"]], self.values[BID["y"]], self.values[BID["z"]]), (x, y, z))
 
     def _fresh(self, monomial: tuple[Term, ...], bid: Term) -> int:

@@ -145,8 +145,11 @@ def smallest(
     if any(not c for c in choices):
         return None
 
+    several = [x for x in leaves if len(w.instances(x)) > 1]
+
     def good(env: w.Assignment) -> bool:
-        return w.instantiated(env) and w.holds(goal, env) and w.completed(env, launch.conditions) is not None
+        instance = w.instantiated({x: env[x] for x in several})
+        return instance and w.holds(goal, env) and w.completed(env, launch.conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:

@@ -585,7 +585,7 @@ def _function(program: _Program) -> Callable[[Mapping[Term, Any]], Any]:
                 unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
             continue
         integers = isinstance(type_, Int) and all(isinstance(x.type, Int) for x in item.args)
-        text = _INLINE.get(item.op) if integers and (program.exact or item.op not in ("mul", "div", "mod")) else None
+        text = _INLINE.get(item.op) if integers and (program.exact or item.op not in _MACHINE) else None
         if item.op in _SPLIT:
             lines.append(" " + _SPLIT[item.op].format(here=here, a=a, b=b, c=c))
         elif text is None:
@@ -595,12 +595,12 @@ def _function(program: _Program) -> Callable[[Mapping[Term, Any]], Any]:
             unless(f"{here} is None", "return interpreted(env)")
         else:
             names[f"k{at}"] = steps[at][1]
-            lines.append(f" {here} = " + text.format(a=a, b=b, k=f"k{at}"))
+            lines.append(f" {here} = " + text.format(a=a, b=b, k=f"k{at}", bits=getattr(type_, "bits", 0)))
+            if item.op in _PARTIAL:
+                unless(f"{here} is None", "return interpreted(env)")
             if item.op in _WRAPPING and program.exact and isinstance(type_, Int):
                 names[f"w{at}"] = type_.wrap
                 unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
-            elif item.op in ("div", "mod"):
-                unless(f"{here} is None", "return interpreted(env)")
     source = "\n".join(["def run(env):", " get = env.get", *lines, f" return v{len(places) - 1}"])
     names["interpreted"] = interpreted
     exec(source, names)  # made of the texts below and of numbers: nothing of the source that is checked
@@ -622,9 +622,14 @@ _INLINE = {
     "min": "{a} if {a} <= {b} else {b}", "max": "{a} if {a} >= {b} else {b}",
     "lt": "1 if {a} < {b} else 0", "le": "1 if {a} <= {b} else 0", "eq": "1 if {a} == {b} else 0",
     "ne": "1 if {a} != {b} else 0", "lnot": "0 if {a} else 1",
+    "shl": "{a} << {b} if 0 <= {b} < {bits} else None", "shr": "{a} >> {b} if 0 <= {b} < {bits} else None",
 }  # fmt: skip
 """Operations between integers as Python writes them."""
-_WRAPPING = frozenset({"add", "sub", "mul", "and", "or", "xor", "neg", "not", "cast"})
+_WRAPPING = frozenset({"add", "sub", "mul", "and", "or", "xor", "neg", "not", "cast", "shl", "shr"})
+_PARTIAL = frozenset({"div", "mod", "shl", "shr"})
+"""Operations that not all integers have."""
+_MACHINE = frozenset({"mul", *_PARTIAL})
+"""Operations that are others between mathematical integers."""
 _SPLIT = {
     "select": "{here} = {b} if {a} else {c}",
     "land": "{here} = 1 if {a} and {b} else 0",
