@@ -63,8 +63,9 @@ def trials(
 
     Atoms that differ from thread to thread and are not made of launch built-ins (data) get no value; with ``shared``
     those that all lanes of a warp share get one, and one warp is to be looked at.
-    Without ``alone`` only visible launches are tried; without ``promised`` the kernel alone has sizes too that every
-    visible launch refuses.
+    Without ``alone`` only visible launches are tried, and with it too where a launched kernel tells its last block
+    from the rest: how many blocks its sizes get is the host's to say. Without ``promised`` the kernel alone has sizes
+    too that every visible launch refuses.
     """
     own = [support.over_passes(x) for x in terms]
     uniformity = kernel.uniformity()
@@ -75,7 +76,7 @@ def trials(
         for case in support.assignments_at(launch, [launch.at_launch(x) for x in own], data):
             env = support.with_parameters(launch, case.env)
             yield Trial(launch, env, case.grid, case.block, {**constants, **case.named})
-    if alone:
+    if alone and not (kernel.launches and any(map(_counts_blocks, own))):
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.
             if not promised or not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
@@ -88,6 +89,14 @@ def _is_data(leaf: Term, level: int, shared: bool) -> bool:
     if info.kind == "load" and shared:
         return level > t.WARP_UNIFORM
     return level > t.UNIFORM or w.unseen(leaf) or getattr(info.data, "kind", "") == "template"
+
+
+def _counts_blocks(term: Term) -> bool:
+    """Whether a term tests a block's number against that of all blocks, as ``blockIdx.x == gridDim.x - 1`` does."""
+    return any(
+        x.op in ("eq", "lt", "le") and {leaf.data.kind for leaf in t.leaves(x)} == {"bid", "gdim"}
+        for x in search.parts(term)
+    )
 
 
 def shown(kernel: Kernel) -> list[Launch]:
