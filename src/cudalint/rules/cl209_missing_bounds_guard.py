@@ -8,9 +8,11 @@ from cudalint.facts import kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain, conjuncts
+from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
+from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import short
@@ -139,7 +141,7 @@ def _outside(
         limits = [_memory(access, p, memory.obj.bytes, size)] if size else []
     else:
         alone = p if len(shapes.axes(p)) == 1 else None
-        sized = [_size(launch, axis, alone) for axis in found]
+        sized = [_size(launch, axis, alone, _pitch(launch, p, axis)) for axis in found]
         sized += [_tile_size(launch, item, several=len(tiles.coordinates(p)) > 1) for item in folded]
         limits = [x for x in sized if x is not None]
     for limit in limits:
@@ -175,8 +177,19 @@ def _memory(access: Access, p: Poly, allocated: Term, size: int) -> _Limit:
     )  # fmt: skip
 
 
-def _size(launch: Launch, axis: Axis, alone: Poly | None) -> _Limit | None:
-    """The size that the grid is computed from, along one axis; ``alone`` is the address where it has no other."""
+def _pitch(launch: Launch, p: Poly, axis: Axis) -> Term | None:
+    """How far apart the rows of an address lie whose elements an axis counts, where the host passes it as a size."""
+    others = [x.scale for x in shapes.axes(p).values() if x.ids != axis.ids]
+    if axis.scale != shapes.ONE or len(others) != 1 or [len(m) for m in others[0]] != [1]:
+        return None
+    pitch = launch.at_launch(from_poly(others[0], I64))
+    return pitch if t.leaves(pitch) and all(map(search.is_size, t.leaves(pitch))) else None
+
+
+def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) -> _Limit | None:
+    """The size that the grid is computed from, along one axis; ``alone`` is the address where it has no other.
+
+    Rows that lie ``pitch`` apart have as many elements, which are no fewer than the size."""
     assert launch.grid is not None and launch.block is not None
     on_grid, at = "xyz".index(axis.grid), "xyz".index(axis.name)
     division = launches.division(launch.grid[on_grid])
@@ -194,8 +207,15 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None) -> _Limit | None:
         # Each block has `each` coordinates for `by` elements.
         return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
 
+    def extent(case: Case) -> int:
+        n = int(t.evaluate(size, case.host))
+        whole = n if pitch is None else int(t.evaluate(pitch, case.host))
+        if whole < n:
+            raise t.Undefined
+        return whole
+
     def words(case: Case) -> str:
-        n, top = int(t.evaluate(size, case.host)), element(case) + 1
+        n, top = extent(case), element(case) + 1
         if alone is None:
             there = f"there {'is' if n == 1 else 'are'} {digits(n)}"
             return f"the launch comes to {plural(top, 'element')} along {axis.name} where {there}"
@@ -203,7 +223,7 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None) -> _Limit | None:
         return f"the launch starts {plural(threads, 'thread')} for {plural(n, 'element')}"
 
     return _Limit(
-        lambda case: int(t.evaluate(size, case.host)), element, (size, launch.grid[on_grid], divisor), words,
+        extent, element, (size, launch.grid[on_grid], divisor, *([pitch] if pitch is not None else [])), words,
         "" if alone is not None else axis.name,
     )  # fmt: skip
 
