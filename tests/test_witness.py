@@ -777,3 +777,23 @@ def test_a_published_division_rounds_up(cudalint: Cudalint, write: Callable[...,
     (finding,) = cudalint.json("--select", "CL108", "divided.cu")
     assert list(finding["witness"]["sizes"].values()) == [(1 << 31) - 4096 * 512 + 1]
     assert finding["witness"]["grid"] == [4096, 1, 1]
+
+
+def test_an_array_has_no_more_elements_than_the_kernel_is_told(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("scored.cu", """
+        struct Batch { int items, depth, height; int size() const { return depth * height; } };
+        __global__ void zero(float* sums, int items) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            sums[i] = 0.0f;
+        }
+        struct Loss {
+            float* sums = nullptr;
+            void allocate(int n) { if (!sums) cudaMalloc(&sums, n * sizeof(float)); }
+            void run(const Batch& batch) {
+                int items = batch.items;
+                allocate(items);
+                zero<<<(batch.size() + 511) / 512, 512>>>(sums, items);
+            }
+        };""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL209", "scored.cu")
+    assert finding["witness"]["sizes"]["items"] == 1

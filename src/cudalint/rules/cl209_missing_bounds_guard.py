@@ -12,7 +12,7 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
-from cudalint.ir.types import I64
+from cudalint.ir.types import I64, Int
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.cl202_cl203_coverage import short
@@ -186,6 +186,15 @@ def _pitch(launch: Launch, p: Poly, axis: Axis) -> Term | None:
     return pitch if t.leaves(pitch) and all(map(search.is_size, t.leaves(pitch))) else None
 
 
+def _told(launch: Launch, size: Term) -> list[Term]:
+    """The sizes that the kernel is told where it is not told what the grid divides: each may be the array's."""
+    params = launch.kernel.params if launch.kernel is not None else []
+    passed = [launch.at_launch(x) for x in params if isinstance(x.type, Int)]
+    sizes = [x for x in passed if t.leaves(x) and all(map(search.is_size, t.leaves(x)))]
+    told = t.leaves(size) <= search.leaves_of(passed) or any(t.poly(x) == t.poly(size) for x in passed)
+    return [] if told else list(dict.fromkeys(sizes))
+
+
 def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) -> _Limit | None:
     """The size that the grid is computed from, along one axis; ``alone`` is the address where it has no other.
 
@@ -197,6 +206,7 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
         return None
     size, divisor = division
     share = axis.block
+    others = [pitch] if pitch is not None else _told(launch, size) if alone is not None else []
 
     def element(case: Case) -> int:
         by, each = int(t.evaluate(divisor, case.host)), case.number(share)
@@ -208,11 +218,10 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
         return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
 
     def extent(case: Case) -> int:
-        n = int(t.evaluate(size, case.host))
-        whole = n if pitch is None else int(t.evaluate(pitch, case.host))
-        if whole < n:
+        n, *more = (int(t.evaluate(x, case.host)) for x in (size, *others))
+        if pitch is not None and more[0] < n:
             raise t.Undefined
-        return whole
+        return max([n, *more])
 
     def words(case: Case) -> str:
         n, top = extent(case), element(case) + 1
@@ -223,7 +232,7 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
         return f"the launch starts {plural(threads, 'thread')} for {plural(n, 'element')}"
 
     return _Limit(
-        extent, element, (size, launch.grid[on_grid], divisor, *([pitch] if pitch is not None else [])), words,
+        extent, element, (size, launch.grid[on_grid], divisor, *others), words,
         "" if alone is not None else axis.name,
     )  # fmt: skip
 
