@@ -796,4 +796,4 @@ def test_an_array_has_no_more_elements_than_the_kernel_is_told(cudalint: Cudalin
             }
         };""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL209", "scored.cu")
-    assert finding["witness"]["sizes"]["items"] == 1
+    assert finding["witness"]["sizes"]["batch.items"] == 1
