@@ -326,7 +326,7 @@ class Worker:
         """What stands in this file and is seen from a kernel of a file that includes it and is not checked itself:
         so one header gives the same findings as the whole project."""
         project = self.project(target.settings)
-        including = [path for path in project.including(target.path) if path not in self._targets]
+        including = [path for path in project.cuda_including(target.path) if path not in self._targets]
         if not including or not any(function.has_body for function in file.declarations.functions):
             return
         for path in including:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend import preprocess
 from cudalint.frontend.macros import predefined
-from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, SourceFile, host_of, is_host, read
+from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, SourceFile, holds_cuda, host_of, is_host, read
 from cudalint.lazy import pattern
+from cudalint.walk import CUDA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,6 +115,7 @@ class Project(preprocess.Environment):
         self._by_name: dict[str, list[str]] | None = None
         self._includers: dict[str, list[str]] | None = None
         self._kernels: dict[str, dict[str, list[str]]] = {}
+        self._cuda: dict[str, bool] = {}
 
     def holds(self, path: str) -> bool:
         """Whether an absolute, normal path is the root or lies under it (by its spelling alone)."""
@@ -179,6 +181,7 @@ class Project(preprocess.Environment):
             for memory in (self._resolved, self._kernels, self._files):
                 memory.clear()
         for path in changed_sources:
+            self._cuda.pop(path, None)
             if self._includers is not None:
                 for users in self._includers.values():
                     if path in users:
@@ -369,6 +372,16 @@ class Project(preprocess.Environment):
                     found.add(includer)
                     stack.append(includer)
         return sorted(found)
+
+    def cuda_including(self, path: str) -> list[str]:
+        """Of the files that include ``path``, those that are CUDA themselves, as :mod:`cudalint.walk` means it: no
+        other one has a kernel."""
+        return [each for each in self.including(path) if self._is_cuda(each)]
+
+    def _is_cuda(self, path: str) -> bool:
+        if path not in self._cuda:
+            self._cuda[path] = path.lower().endswith(CUDA) or holds_cuda(self.content(path))
+        return self._cuda[path]
 
     def siblings(self, folder: str) -> list[str]:
         host = _inside_host(folder)
