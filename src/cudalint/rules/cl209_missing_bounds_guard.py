@@ -206,6 +206,9 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
         return None
     size, divisor = division
     share = axis.block
+    # `in[g - radius]`: the threads past the end come to elements within it again.
+    rest = shapes.without(alone or {}, axis.ids)
+    before = rest if any(c < 0 for c in rest.values()) else None
     others = [pitch] if pitch is not None else _told(launch, size) if alone is not None else []
 
     def element(case: Case) -> int:
@@ -215,7 +218,8 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
         if alone is not None and by > each:
             return tiles.settled(case, alone).peak(alone)  # which of its elements a thread comes to here
         # Each block has `each` coordinates for `by` elements.
-        return (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
+        top = (case.values[BID[axis.grid]] * each + case.values[TID[axis.name]]) * (by // each)
+        return top if before is None else top + case.peak(before)
 
     def extent(case: Case) -> int:
         n, *more = (int(t.evaluate(x, case.host)) for x in (size, *others))
