@@ -797,3 +797,23 @@ def test_an_array_has_no_more_elements_than_the_kernel_is_told(cudalint: Cudalin
         };""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL209", "scored.cu")
     assert finding["witness"]["sizes"]["batch.items"] == 1
+
+
+def test_a_class_template_s_instance_tells_the_specialisation(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("record.cu", """
+        template <typename A, typename B> struct Work { B* in; A* out; unsigned m, n; };
+        template <typename A, typename B> __global__ void halve(Work<A, B> work) {}
+        template <> __global__ void halve(Work<char, float> work) {
+            for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < work.m * (work.n / 2); i += blockDim.x * gridDim.x)
+                work.out[i] = work.in[i] / 2;
+        }
+        template <typename A, typename B> void run(Work<A, B> work) {
+            if (work.n / 8 > 1024) return;
+            halve<<<work.m, work.n / 8>>>(work);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL108", "record.cu")
+    sizes, grid, block = (finding["witness"][x] for x in ("sizes", "grid", "block"))
+    m, n = sizes["work.m"], sizes["work.n"]
+    assert (grid[0], block[0]) == (m, n // 8)
+    assert m * (n // 2) > 2**31 - grid[0] * block[0]
+    assert [x["line"] for x in finding["related"]] == [10]

@@ -265,16 +265,18 @@ class _Analysis:
 
     def specials(self, decl: FunctionDecl, flow: Flow) -> dict[Bindings, set[FunctionDecl]]:
         """The kernels that are no templates (``template<>``, overloads) to which the launches of a host template come
-        in some of its instances, by what its parameters are there."""
+        in some of its instances, by what its parameters are there; those that it launches by their own types already
+        are for these to launch."""
         own = {name for name, _ in decl.template}
         found: dict[Bindings, set[FunctionDecl]] = {}
+        chosen = {self.resolve(event) for event in flow.launches} if own else set()
         for event in flow.launches if own else ():
             target = event.kernel.decl if event.kernel is not None else event.node.target
             if target is None or not target.template:
                 continue
             for other in self.overloads(target):
                 bound = self.takes(other, target, event.node.args or ())
-                if bound and bound.keys() <= own:
+                if bound and bound.keys() <= own and other not in chosen:
                     found.setdefault(tuple(sorted(bound.items())), set()).add(other)
         return found
 

@@ -17,7 +17,7 @@ from cudalint.frontend.declare import (
 )  # fmt: skip
 from cudalint.frontend.expressions import Expressions
 from cudalint.frontend.fold import fold
-from cudalint.frontend.typing import AUTO, arguments_of, class_of, decay
+from cudalint.frontend.typing import AUTO, arguments_of, class_of, decay, fits
 from cudalint.ir.nodes import Call, Cast, Const, Construct, Expr, Ref, Var
 from cudalint.ir.types import (
     BOOL,
@@ -237,7 +237,7 @@ class Calls(Expressions):
         best: FunctionDecl | None = None
         least: float | None = None
         for decl in candidates:
-            if targs and not decl.template:
+            if targs and not decl.template and not self.specialises(decl, targs):
                 continue
             sig = signature(decl)
             if len(args) < sig.required or (len(args) > len(sig.params) and not sig.variadic):
@@ -255,6 +255,19 @@ class Calls(Expressions):
         if best is None and len(candidates) == 1 and not takes(signature(candidates[0]), len(args)):
             return None
         return best
+
+    def specialises(self, decl: FunctionDecl, targs: list[Type | Expr]) -> bool:
+        """Whether a function is the ``template <>`` that is written for these arguments."""
+        syntax = syntax_of(decl)
+        name = syntax.inner.children[0] if syntax.own_template else syntax.inner
+        while name.type == "qualified_identifier":
+            name = name.children[-1]
+        if name.type != "template_function":
+            return False
+        typer = self.nested(decl.file.declarations, syntax.scope)
+        patterns = [typer.argument(node) for node in name.children[-1].named_children]
+        given = [x if isinstance(x, Type) else fold(x) for x in targs]
+        return len(patterns) == len(given) and all(fits(x, y, {}) for x, y in zip(patterns, given, strict=True))
 
     def operator_call(self, a: int, b: int, op: str, args: list[Expr]) -> Expr | None:
         name = f"operator{op}"

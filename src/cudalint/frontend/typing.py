@@ -781,6 +781,14 @@ def fits(pattern: Type | Expr, actual: Type | int | None, bound: dict[str, Type 
         return True
     if isinstance(pattern, Ptr) and isinstance(actual, Ptr):
         return fits(pattern.element, actual.element, bound)
+    if isinstance(pattern, Struct) and isinstance(actual, Struct):
+        template = class_of.get(pattern)
+        if template is None or class_of.get(actual) is not template:
+            return False
+        wanted, given = arguments_of.get(pattern, ()), arguments_of.get(actual, ())
+        return len(wanted) == len(given) > 0 and all(
+            fits(x, y, bound) if isinstance(x, Type) else x == y is not None for x, y in zip(wanted, given)
+        )
     return False
 
 
