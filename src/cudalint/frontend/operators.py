@@ -59,7 +59,7 @@ PRECEDENCE = {
 }  # fmt: skip
 
 #: Operands that may be something else than they were read as.
-_SUSPECTS = frozenset({"parenthesized_expression", "call_expression", "cast_expression"})
+_SUSPECTS = frozenset({"parenthesized_expression", "call_expression", "cast_expression", "template_function"})
 
 
 class Operators(Names):
@@ -96,13 +96,16 @@ class Operators(Names):
     def misread(self, node: Node) -> bool:
         """Whether an operand is not what it was read as.
 
-        ``(T)`` before an operator, ``(n) + m`` read as a cast, ``a < b || c > (d)`` read as a call.
+        ``(T)`` before an operator, ``(n) + m`` read as a cast, ``a < b || c > (d)`` read as a call, ``a < b && c > -d``
+        read as a difference.
         """
         if node.type == "parenthesized_expression":
             inner = node.children[1]
             return inner.type == "identifier" and self.is_type(inner)
         if node.type == "cast_expression":
             return self.is_operation(node)
+        if node.type == "template_function":
+            return self.is_compared(node)
         return self.is_comparison(node)
 
     def is_operation(self, node: Node) -> bool:
@@ -174,18 +177,18 @@ class Operators(Names):
 
     def rebuilt(self, n: Node) -> Expr:
         """A binary expression whose operands were misread, put together again by precedence."""
-        items: list[Expr | str | Type] = []
+        items: list[Expr | str | Type | None] = []
         spans: list[tuple[int, int]] = []
         if not self.flatten(n, items, spans):
             return self.opaque(n, "nested too deeply")
-        # `(T) - x`: the operand that is a type casts what follows it.
+        # `(T) - x`: the operand that is a type casts what follows it; where none is, the operator is unary.
         operands: list[tuple[Expr, int, int]] = []
         operators: list[str] = []
         position = 0
         while position < len(items):
-            casts: list[tuple[Type, int, str]] = []
-            while isinstance(items[position], Type) and position + 2 < len(items):
-                casts.append((items[position], spans[position][0], str(items[position + 1])))  # type: ignore[arg-type]  # a Type
+            casts: list[tuple[Type | None, int, str]] = []
+            while not isinstance(cast := items[position], (Expr, str)) and position + 2 < len(items):
+                casts.append((cast, spans[position][0], str(items[position + 1])))
                 position += 2
             item = items[position]
             end = spans[position][1]
@@ -199,7 +202,8 @@ class Operators(Names):
                 else:
                     value = self.unary(value.start, end, op, value)
                 start = at
-                value = Cast(start, end, type_, value, "c")
+                if type_ is not None:
+                    value = Cast(start, end, type_, value, "c")
             operands.append((value, start, end))
             if position + 1 < len(items):
                 operators.append(str(items[position + 1]))
@@ -221,8 +225,11 @@ class Operators(Names):
             reduce()
         return stack[0][0]
 
-    def flatten(self, n: Node, items: list[Expr | str | Type], spans: list[tuple[int, int]], depth: int = 0) -> bool:
-        """Operands and operators of ``n`` in textual order; False past the nesting bound."""
+    def flatten(
+        self, n: Node, items: list[Expr | str | Type | None], spans: list[tuple[int, int]], depth: int = 0
+    ) -> bool:
+        """Operands and operators of ``n`` in textual order, None where an operand is missing before an operator that
+        is unary; False past the nesting bound."""
         if depth > DEPTH:
             return False
         kind = n.type
@@ -235,17 +242,16 @@ class Operators(Names):
             return self.flatten(right, items, spans, depth + 1)
         if kind == "call_expression" and self.is_comparison(n):
             function, arguments = n.children[0], n.children[-1]
-            list_ = function.children[-1]
-            opening, closing = list_.children[0], list_.children[-1]
-            self.flatten(function.children[0], items, spans, depth + 1)
-            items.append("<")
-            spans.append((opening.start_byte, opening.end_byte))
-            if not self.flatten(list_.named_children[0], items, spans, depth + 1):
+            if not self.flatten_compared(function, ">", function.end_byte, items, spans, depth):
                 return False
-            items.append(">")
-            spans.append((closing.start_byte, closing.end_byte))
             items.append(self.arguments_as_value(arguments))
             spans.append((arguments.start_byte, arguments.end_byte))
+            return True
+        if kind == "template_function" and self.is_compared(n):
+            if not self.flatten_compared(n, ">", n.end_byte, items, spans, depth):
+                return False
+            items.append(None)
+            spans.append((n.end_byte, n.end_byte))
             return True
         if kind == "assignment_expression" and self.is_at_least(n):
             function, op, value = n.children
@@ -255,14 +261,8 @@ class Operators(Names):
                 items.append(WORDS.get(function.children[1].type, function.children[1].type))
                 spans.append((function.children[1].start_byte, function.children[1].end_byte))
                 function = function.children[2]
-            list_ = function.children[-1]
-            self.flatten(function.children[0], items, spans, depth + 1)
-            items.append("<")
-            spans.append((list_.children[0].start_byte, list_.children[0].end_byte))
-            if not self.flatten(list_.named_children[0], items, spans, depth + 1):
+            if not self.flatten_compared(function, ">=", op.end_byte, items, spans, depth):
                 return False
-            items.append(">=")
-            spans.append((list_.children[-1].start_byte, op.end_byte))
             return self.flatten(value, items, spans, depth + 1)
         if kind == "cast_expression" and self.is_operation(n):
             _, name, _, value = n.children
@@ -278,6 +278,22 @@ class Operators(Names):
         else:
             items.append(self.expr(n))
         spans.append((n.start_byte, n.end_byte))
+        return True
+
+    def flatten_compared(
+        self, n: Node, op: str, end: int, items: list[Expr | str | Type | None], spans: list[tuple[int, int]],
+        depth: int,
+    ) -> bool:  # fmt: skip
+        """``a < b && c >``, read as a template's name, where ``>`` begins the operator ``op`` up to ``end``."""
+        list_ = n.children[-1]
+        opening, closing = list_.children[0], list_.children[-1]
+        self.flatten(n.children[0], items, spans, depth + 1)
+        items.append("<")
+        spans.append((opening.start_byte, opening.end_byte))
+        if not self.flatten(list_.named_children[0], items, spans, depth + 1):
+            return False
+        items.append(op)
+        spans.append((closing.start_byte, end))
         return True
 
     def arguments_as_value(self, n: Node) -> Expr:
