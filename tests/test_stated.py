@@ -44,6 +44,24 @@ def test_a_kernel_requirement_is_known_in_the_kernel(cudalint, place):
     assert "CL103" not in codes(cudalint, wide(kernel(**{place: "\n// cudalint: requires(n <= LIMIT)"})))
 
 
+@pytest.mark.parametrize("word", ["requires", "assume"])
+def test_each_part_of_a_conjunction_counts_for_itself(cudalint, word):
+    """What it asks of the launch is the launch's to keep; what it says of the sizes is known all the same."""
+    text = """\
+__global__ void copy(const float4 *a, float4 *c, int n) {{
+    {comment}
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n / 4) c[i] = a[i];
+}}
+void run(const float *a, float *c, int n) {{
+    if (n > 0) copy<<<n / 1024 + 1, 256>>>((const float4 *)a, (float4 *)c, n);
+}}
+"""
+    assert codes(cudalint, text.format(comment="")) == ["CL212"]
+    stated = f"// cudalint: {word}(gridDim.x * blockDim.x >= n / 4 && n % 4 == 0)"
+    assert codes(cudalint, text.format(comment=stated)) == []
+
+
 def test_what_a_string_or_another_comment_holds_states_nothing(cudalint):
     quoted = kernel(host='\n    const char *s = "// cudalint: assume(n > 0)";')
     assert codes(cudalint, quoted) == ["CL204", "CL104"]

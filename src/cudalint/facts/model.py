@@ -239,11 +239,10 @@ class Launch:
         if self._conditions is None:
             self._conditions = self.checked()
             if self.kernel is not None:
-                for asserted in self.kernel.flow.asserted:
+                for term in (x for asserted in self.kernel.flow.asserted for x in conjuncts_of(asserted.term)):
                     # What it asks of the launch is for the launch to keep.
-                    if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(asserted.term)):
-                        at_host = self.at_launch(asserted.term)
-                        self._conditions.extend(x for x in conjuncts_of(at_host) if x.op != "const")
+                    if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(term)):
+                        self._conditions.extend(x for x in conjuncts_of(self.at_launch(term)) if x.op != "const")
         return self._conditions
 
     def checked(self) -> list[Term]:

@@ -10,6 +10,7 @@ from cudalint.contracts import block as needs
 from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX, THREADS_MAX
 from cudalint.ir.types import Float, Int
@@ -299,7 +300,8 @@ def assignments_alone(
 ) -> Iterator[Assigned]:  # fmt: skip
     """Cases of a kernel by itself for which ``given`` holds: its usual block, and a grid that covers the sizes. What it
     asserts of its sizes holds in all of them. ``pinned`` atoms have a value."""
-    asserted = [x.term for x in kernel.flow.asserted if not any(y.data.kind in _LAUNCH_KINDS for y in t.leaves(x.term))]
+    stated = [x for each in kernel.flow.asserted for x in conjuncts_of(each.term)]
+    asserted = [x for x in stated if not any(y.data.kind in _LAUNCH_KINDS for y in t.leaves(x))]
     known = [int(c) for c in w.constants(asserted)]
     usual = block_shape(kernel)
     for instance, block in (*instances(kernel), (_NOTHING, None)):
