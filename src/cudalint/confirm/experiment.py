@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel, Launch
     from cudalint.findings import Witness
 
-AS_LAUNCHED = "as launched"
+AS_LAUNCHED, BY_ITSELF = "as launched", "by itself"
+"""What a run's launch is called: a visible one, or one that is made up for a kernel that is judged by itself."""
 PRIME = 7
 _LARGE = 1 << 23
 MOST = 12
@@ -290,4 +291,4 @@ def _positive(grid: Triple) -> Triple:
     return max(1, grid[0]), max(1, grid[1]), max(1, grid[2])
 
 
-__all__ = ["AS_LAUNCHED", "Bench", "Plan", "Trial", "oracle"]
+__all__ = ["AS_LAUNCHED", "BY_ITSELF", "Bench", "Plan", "Trial", "oracle"]

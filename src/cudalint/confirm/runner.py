@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudalint import sim
 from cudalint.confirm import oracle as oracles
-from cudalint.confirm.experiment import AS_LAUNCHED, MOST, Bench, Plan, Trial
+from cudalint.confirm.experiment import AS_LAUNCHED, BY_ITSELF, MOST, Bench, Plan, Trial
 from cudalint.confirm.harness import Unready
 from cudalint.facts import analyse
 from cudalint.facts import terms as t
@@ -243,6 +243,11 @@ def prove(
 ) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts; with ``pictures``, keep what can be
     drawn of each run."""
+    if bench.launch is None:
+        own = [x._replace(label=BY_ITSELF) if x.label == AS_LAUNCHED else x for x in plan.trials]
+        plan = plan._replace(trials=own)
+    if pictures:
+        plan = plan._replace(watch=plan.watch | {"writes"})
     until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
     late = f"{OUT_OF_TIME} after {timeout:g} s"
     said = bench.predicted()

@@ -81,7 +81,7 @@ def page(exhibits: Sequence[Exhibit], backend: str) -> Iterator[str]:
         f"<header>\n<h1>cudalint confirm</h1>\n<p>{_text(said)}. {_text(backend)}, by cudalint {__version__}.</p>\n"
     )
     yield _index(exhibits)
-    if any(o.picture is not None for e in exhibits for g in e.groups for o in g.outcomes):
+    if any(o.picture.maps for e in exhibits for g in e.groups for o in g.outcomes if o.picture is not None):
         yield _KEY
     yield '</header>\n<main id="verdicts">\n'
     for number, each in enumerate(exhibits, 1):
