@@ -817,3 +817,59 @@ def test_a_class_template_s_instance_tells_the_specialisation(cudalint: Cudalint
     assert (grid[0], block[0]) == (m, n // 8)
     assert m * (n // 2) > 2**31 - grid[0] * block[0]
     assert [x["line"] for x in finding["related"]] == [10]
+
+
+def test_a_member_that_one_number_is_written_to_has_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("members.cu", """
+        __global__ void zero(float* x, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) x[i] = 0.0f;
+        }
+        struct Filter {
+            int fixed, tuned, read;
+            Filter() { fixed = 64; tuned = 64; read = 64; }
+            void tune() { tuned *= 2; }
+            void from(void (*file)(int&)) { file(read); }
+            void one(float* x, int n) { zero<<<n / fixed, fixed>>>(x, n); }
+            void two(float* x, int n) { zero<<<n / tuned, tuned>>>(x, n); }
+            void three(float* x, int n) { zero<<<n / read, read>>>(x, n); }
+        };""")  # fmt: skip
+    found = [list(x["witness"]["sizes"]) for x in cudalint.json("--select", "CL203", "members.cu")]
+    assert found == [["n"], ["n", "tuned"], ["n", "read"]]
+
+
+def test_a_thread_gets_to_the_cut_offset(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("steps.cu", """
+        __global__ void score(float* out, const int* lengths, size_t longest, size_t batch, bool rows) {
+            int step = blockIdx.y, item = blockIdx.x;
+            if (item < batch && step < lengths[item] - 1) {
+                int at = rows ? step + item * (longest - 1) : step * batch + item;
+                out[at] = 1.0f;
+            }
+        }
+        void run(float* out, const int* lengths, size_t longest, size_t batch, bool rows) {
+            score<<<dim3(batch, rows ? longest - 1 : longest), 128>>>(out, lengths, longest, batch, rows);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL111", "steps.cu")
+    sizes = finding["witness"]["sizes"]
+    assert sizes["rows"] == 1
+    assert sizes["longest"] >= 2
+    step = sizes["lengths[…]"] - 2
+    assert step >= 0
+    assert finding["witness"]["values"]["offset meant"] == step + (sizes["batch"] - 1) * (sizes["longest"] - 1)
+
+
+def test_a_row_has_what_is_read_of_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("moments.cu", """
+        #include "threads.h"
+        __global__ void means(float* out, const float* moments, int pitch, int columns) {
+            for (int c = threadIdx.x; c < columns; c += blockDim.x)
+                out[blockIdx.x * columns + c] = reinterpret_cast<const float2*>(&moments[blockIdx.x * pitch])[c].x;
+        }
+        void run(float* out, const float* moments, int pitch, int rows, int columns) {
+            means<<<rows, (columns + WARP - 1) / WARP * WARP>>>(out, moments, pitch, columns);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL408", "moments.cu")
+    witness = finding["witness"]
+    assert witness["sizes"]["pitch"] >= 2 * witness["sizes"]["columns"]
+    assert (witness["grid"], witness["block"]) == (None, None)  # a header is missing

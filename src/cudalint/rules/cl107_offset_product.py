@@ -100,7 +100,9 @@ def _wrapping(kernel: Kernel, access: Access, product: Term) -> tuple[dict[str, 
         if reach.index(t.poly(largest)) <= type_.hi:
             continue
         here = launch.at_launch(largest) if launch is not None else largest
-        conditions = launch.conditions if launch is not None else ()
+        conditions = [
+            *(launch.conditions if launch is not None else ()), *offsets.reached(kernel.layout, access, launch),
+        ]  # fmt: skip
         env = offsets.sizes_over(here, type_.hi, reach, kernel.config, launch, conditions)
         meant = width.value(here, env, exact=False) if env is not None else None
         if env is not None and meant is not None:

@@ -16,6 +16,7 @@ from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Conversion
@@ -134,21 +135,25 @@ def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
                 continue
             here = launch.at_launch(largest) if launch is not None else largest
             asked = [launch.at_launch(x) for x in chosen] if launch is not None else chosen
-            conditions = [*(launch.conditions if launch is not None else ()), *asked]
+            choice = _choice(asked, t.leaves(here))
+            if choice is None:
+                continue
+            known = launch.conditions if launch is not None else ()
+            made = {x: t.const(v, x.type) for x, v in choice.items()}
+            conditions = [*known, *offsets.reached(kernel.layout, access, launch), *asked]
+            conditions = [t.substitute(x, made) for x in conditions]
             env = offsets.sizes_over(here, top, reach, kernel.config, launch, conditions)
-            env = _with(env, asked) if env is not None else None
             offset = width.value(here, env, exact=False) if env is not None else None
             if env is None or offset is None or (positive and event.to.wrap(offset) < 0):
                 continue
-            return _draft(kernel, access, event, width.named(env), offset)
+            return _draft(kernel, access, event, width.named({**env, **choice}), offset)
     return None
 
 
-def _with(env: w.Assignment, asked: list[Term]) -> w.Assignment | None:
-    """Sizes with values of what else is asked; None where there are none."""
-    others = sorted({x for term in asked for x in t.leaves(term)} - env.keys(), key=lambda x: x.key)
-    found = w.solve(lambda more: all(w.allowed(x, {**env, **more}) for x in asked), others)
-    return {**env, **found} if found is not None else None
+def _choice(asked: list[Term], sizes: AbstractSet[Term]) -> w.Assignment | None:
+    """Values of what else is asked than sizes; None where there are none."""
+    others = sorted({x for term in asked for x in t.leaves(term)} - sizes, key=lambda x: x.key)
+    return w.solve(lambda env: all(w.allowed(x, env) for x in asked), others)
 
 
 def _sides(term: Term) -> Iterator[tuple[Term, list[Term]]]:

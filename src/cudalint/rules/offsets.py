@@ -101,6 +101,19 @@ def _tested(layout: Layout, access: Access, offset: Poly) -> Poly:
     return offset
 
 
+def reached(layout: Layout, access: Access, launch: Launch | None) -> Iterator[Term]:
+    """What holds where a launch has a thread that gets to an access: it has blocks, and of each coordinate that is
+    tested on the way there is one."""
+    zero = t.const(0, I64)
+    for condition in conjuncts(access.guard):
+        item = layout.coordinate(condition)
+        if item is not None:
+            limit = from_poly(item.limit, I64)
+            yield t.compare("<", zero, launch.at_launch(limit) if launch is not None else limit)
+    for blocks in (launch.grid or ()) if launch is not None else ():
+        yield t.compare("<", zero, blocks)
+
+
 def sizes_over(
     term: Term, top: int, reach: Reach, config: Config, launch: Launch | None = None, conditions: Iterable[Term] = ()
 ) -> dict[Term, int] | None:
