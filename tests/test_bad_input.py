@@ -5,7 +5,6 @@ Beside each bad file lies one with a fault; its finding is in every report.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -104,10 +103,7 @@ def test_a_file_without_permission(cudalint, write):
     (cudalint.folder / "closed").chmod(0)
 
     def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cudalint", "check", "--output-format", "concise", *arguments],
-            cwd=cudalint.folder, capture_output=True, text=True, check=False, preexec_fn=_obey_permissions,
-        )  # fmt: skip
+        return cudalint("check", "--output-format", "concise", *arguments, obeying=True)
 
     try:
         walked, named, folder = check(), check("secret.cu", "fault.cu"), check("closed", "fault.cu")
@@ -122,13 +118,6 @@ def test_a_file_without_permission(cudalint, write):
     assert named.stdout.splitlines() == [fault]
     assert (folder.returncode, folder.stderr) == (2, "cudalint: closed: Permission denied\n")
     assert folder.stdout.splitlines() == [fault]
-
-
-def _obey_permissions() -> None:
-    """Root reads everything; without these two capabilities it does not."""
-    if sys.platform == "linux" and os.geteuid() == 0:
-        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
-            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
 
 @pytest.mark.parametrize("name", ["a\0b.cu", "x" * 300 + ".cu", "loop.cu"])
@@ -249,6 +238,11 @@ def test_what_is_left_open_at_the_end(beside, text):
 
 def test_an_unterminated_comment_is_told(beside):
     assert any(" CL001 " in line for line in beside("open.cu", FAULTY + "/* never closed\n"))
+
+
+@pytest.mark.parametrize("opening", ["#if 0", "#if", "#ifdef NOBODY", "# if 1", "#if 0\n#if 1\n#endif"])
+def test_an_unterminated_conditional_is_told(beside, opening):
+    assert any(line.startswith("open.cu:1:1: note CL001 ") for line in beside("open.cu", f"{opening}\n{FAULTY}"))
 
 
 def test_a_merge_conflict(beside):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections import Counter
@@ -125,14 +124,19 @@ def test_options_that_exclude_each_other(cudalint, write):
         assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
-def test_a_file_that_cannot_be_written_is_told(cudalint, write):
-    path = write("k.cu", COUNT)
-    path.chmod(0o444)
-    done = cudalint("check", "--fix")
+@pytest.mark.parametrize("mode", [(0o444, 0o755), (0o644, 0o555)])
+def test_what_cannot_be_written_is_not_repaired(cudalint, write, mode):
+    path, other = write("sub/k.cu", COUNT), write("other.cu", COUNT)
+    path.chmod(mode[0])
+    path.parent.chmod(mode[1])
+    done = cudalint("check", "--fix", obeying=True)
     assert done.returncode == 2
-    assert "cannot be written" in done.stderr
-    assert path.read_text() == COUNT
+    told, counted = done.stderr.splitlines()
+    assert "k.cu: cannot be written (Permission denied)" in told
+    assert counted == "cudalint: 1 finding repaired in 1 file"
+    assert (path.read_text(), other.read_text()) == (COUNT, REPAIRED)
+    assert done.stdout.count(" CL") == 1
+    assert "sub/k.cu:7:13:" in done.stdout
 
 
 def _codes(found) -> Counter[str]:

@@ -25,19 +25,21 @@ _LINE = re.compile(rb"([^\r\n]*)(\r\n|\r|\n|\Z)")
 
 
 class Ignored(NamedTuple):
-    """``texts`` are the new contents of files (bytes on disk, by absolute path); ``written`` says what stands where
-    now; ``summary`` and ``left``, of findings for which no comment can speak, are lines for people."""
+    """``written`` says what stands where now; ``problems``, of files that cannot be written, ``left``, of findings for
+    which no comment can speak, and ``summary`` are lines for people."""
 
-    texts: dict[str, bytes]
+    problems: list[str]
     written: list[str]
     left: list[str]
     summary: str
 
 
 def ignore(
-    result: Result, again: Callable[[Mapping[str, bytes]], Result], told: Callable[[Span], str], reason: str
-) -> Ignored:
-    """Suppress what was found. ``again`` checks once more, with these contents; ``told`` names a place."""
+    result: Result, again: Callable[[Mapping[str, bytes]], Result], told: Callable[[Span], str], reason: str,
+    write: Callable[[Mapping[str, bytes]], Mapping[str, str]],
+) -> Ignored:  # fmt: skip
+    """Suppress what was found. ``again`` checks once more, with these contents; ``told`` names a place; ``write`` puts
+    contents (bytes on disk, by absolute path) there and says of which paths it could not."""
     reason = reason.strip()
     if not reason.isprintable() or reason.endswith(("\\", "??/")) or "cudalint:" in reason:
         raise UsageError("--add-ignore: a reason is one line of text, and no backslash ends it")
@@ -45,19 +47,22 @@ def ignore(
     for finding, place in zip(result.findings, result.places, strict=True):
         wanted.setdefault(place.file, []).append((place, finding.code))
     texts: dict[str, bytes] = {}
-    written: list[str] = []
+    comments: dict[str, list[tuple[Span, str]]] = {}
     for path, places in wanted.items():
         data, error = read(path, MAX_HOST)
         if error is None and decode(data).error is None:
-            new, comments = add_at(path, data, places, reason)
+            new, comments[path] = add_at(path, data, places, reason)
             if new != data:
                 texts[path] = new
-            written += [f"{told(place)}: {comment}" for place, comment in comments]
+    failed = write(texts)
+    texts = {path: text for path, text in texts.items() if path not in failed}
+    written = [f"{told(at)}: {what}" for path, made in comments.items() if path not in failed for at, what in made]
     known = {finding.fingerprint for finding in result.findings}
     left = [f for f in again(texts).findings if f.fingerprint in known] if texts else result.findings
     summary = f"{plural(len(result.findings) - len(left), 'finding')} ignored in {plural(len(texts), 'file')}"
-    rest = [f"{told(f.span)}: {f.code} {f.name} is left: no comment can speak for it" for f in left]
-    return Ignored(texts, written, rest, summary)
+    unspoken = [f for f in left if f.span.file not in failed]
+    rest = [f"{told(f.span)}: {f.code} {f.name} is left: no comment can speak for it" for f in unspoken]
+    return Ignored([*failed.values()], written, rest, summary)
 
 
 def add_at(

@@ -16,6 +16,7 @@ from cudalint.report import FORMATS, Report, render, visible
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from cudalint import fix
     from cudalint.engine import Options, Result
     from cudalint.fix import Repaired
 
@@ -321,11 +322,10 @@ def _check(options: argparse.Namespace) -> int:
     if options.add_ignore is not None:
         return _add_ignore(options, run, result)
     if options.diff:
-        return _diff(options, result, _repaired(options, run, result))
+        return _diff(options, result, _repaired(options, run, result)[0])
     report_to = sys.stdout
     if options.fix:
-        repaired = _repaired(options, run, result)
-        result = repaired.result
+        repaired, again = _repaired(options, run, result)
         if stdin is not None:  # stdout is for the text
             report_to = sys.stderr
             with _reader():
@@ -333,9 +333,13 @@ def _check(options: argparse.Namespace) -> int:
         else:
             from cudalint import fix
 
-            for problem in fix.write(repaired.texts):
+            failed = fix.write(repaired.texts)
+            if failed:
+                repaired = fix.unwritten(repaired, result, again, failed)
+            for problem in failed.values():
                 print(f"cudalint: {problem}", file=sys.stderr)
-                result.problems.append(problem)
+                repaired.result.problems.append(problem)
+        result = repaired.result
         _tell(repaired, "repaired")
     if options.confirm:
         try:
@@ -364,16 +368,17 @@ def _add_ignore(options: argparse.Namespace, run: Options, result: Result) -> in
         return check(options.paths or ["."], run._replace(texts=texts))
 
     report = _report(result)
-    ignored = add_ignore.ignore(result, again, lambda span: report.place(span, column=False), options.add_ignore)
-    problems = fix.write(ignored.texts)
-    if not problems:
-        write_out(options, [visible(line) + "\n" for line in ignored.written])
-    for line in (*problems, *ignored.left, ignored.summary):
+    ignored = add_ignore.ignore(
+        result, again, lambda span: report.place(span, column=False), options.add_ignore, fix.write
+    )
+    write_out(options, [visible(line) + "\n" for line in ignored.written])
+    for line in (*ignored.problems, *ignored.left, ignored.summary):
         print(f"cudalint: {line}", file=sys.stderr)
-    return 2 if problems else 0
+    return 2 if ignored.problems else 0
 
 
-def _repaired(options: argparse.Namespace, run: Options, result: Result) -> Repaired:
+def _repaired(options: argparse.Namespace, run: Options, result: Result) -> tuple[Repaired, fix.Check]:
+    """The repairs, and how to check once more with other texts."""
     from cudalint import fix
     from cudalint.engine import check
 
@@ -382,14 +387,15 @@ def _repaired(options: argparse.Namespace, run: Options, result: Result) -> Repa
         return check(options.paths or ["."], run._replace(texts=texts, only=only))
 
     overlay = {os.path.abspath(run.stdin[0]): run.stdin[1]} if run.stdin else {}
-    return fix.repair(result, again, overlay, unsafe=options.unsafe_fixes)
+    return fix.repair(result, again, overlay, unsafe=options.unsafe_fixes), again
 
 
 def _tell(repaired: Repaired, what: str) -> None:
     from cudalint.findings import plural
     from cudalint.fix import fixable
 
-    more = fixable(repaired.result.findings, unsafe=True)
+    left_over = repaired.result.findings
+    more = fixable(left_over, unsafe=True) - fixable(left_over, unsafe=False)
     left = f"; --unsafe-fixes: {more} more" if more else ""
     files = plural(len(repaired.texts), "file")
     print(f"cudalint: {plural(repaired.fixed, 'finding')} {what} in {files}{left}", file=sys.stderr)

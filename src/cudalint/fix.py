@@ -151,9 +151,17 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def write(texts: Mapping[str, bytes]) -> list[str]:
-    """Put the contents on disk, each in one step, the file's mode kept; a line for each that cannot be written."""
-    problems = []
+def unwritten(repaired: Repaired, found: Result, again: Check, paths: Container[str]) -> Repaired:
+    """What was repaired of what was ``found`` if the repaired texts of some files do not stand on disk."""
+    texts = {path: text for path, text in repaired.texts.items() if path not in paths}
+    left = again(texts, None)
+    everywhere = {target.path for target in found.targets}
+    return Repaired(left, texts, {path: repaired.before[path] for path in texts}, _gone(found, left, everywhere))
+
+
+def write(texts: Mapping[str, bytes]) -> dict[str, str]:
+    """Put the contents on disk, each in one step, the file's mode kept; a line for each path that cannot be written."""
+    problems = {}
     for path, data in texts.items():
         real = os.path.realpath(path)
         beside = f"{real}.{os.getpid()}.tmp"
@@ -167,7 +175,7 @@ def write(texts: Mapping[str, bytes]) -> list[str]:
         except OSError as fault:
             if os.path.exists(beside):
                 os.unlink(beside)
-            problems.append(f"{path}: cannot be written ({fault.strerror}): it is left as it was")
+            problems[path] = f"{path}: cannot be written ({fault.strerror}): it is left as it was"
     return problems
 
 

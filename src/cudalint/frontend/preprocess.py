@@ -211,6 +211,7 @@ class _Scanner:
         skipping = -1  # where the branch not taken begins
         # Open conditionals: (is the surrounding text read, was a branch taken, is this one).
         stack: list[tuple[bool, bool, bool]] = []
+        opened: list[tuple[int, int]] = []  # where they begin
         at = 0
         clean = True  # nothing but white space and comments on the line before ``at``
         while (match := search(raw, at)) is not None:
@@ -230,6 +231,9 @@ class _Scanner:
                 if name in _CONDITIONALS:
                     was = skipping >= 0
                     self._conditional(name, rest, stack)
+                    if name in _OPENING:
+                        opened.append((start, end))
+                    del opened[len(stack) :]
                     now = bool(stack) and not stack[-1][2]
                     if now and not was:
                         skipping = start
@@ -282,6 +286,8 @@ class _Scanner:
         if skipping >= 0:
             out += raw[copied:skipping], _blank(raw[skipping:])
             copied = len(raw)
+        if opened:
+            scan.gaps.append(Gap(*opened[-1], "the conditional that begins here does not end"))
         if not copied:
             scan.text = raw
         else:
