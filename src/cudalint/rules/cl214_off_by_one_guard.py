@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import extents, kernels, search
+from cudalint.facts import extents, kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
@@ -189,10 +189,13 @@ def _own_extent(launch: Launch, p: Poly, item: Coordinate, size: Poly) -> bool:
         return False
     if scale != _ONE:
         return t.constant(scale) is None and () not in rest
-    for monomial in rest:
-        if monomial and _at_host(launch, {tuple(x for x in monomial if not kernels.ids_of([x])): 1}) != size:
-            return False
-    return True
+    # Rows next to each other, and what is made of whole rows.
+    rows = shapes.axes(rest)
+    pitches = [_at_host(launch, x.scale) for x in rows.values()]
+    others = shapes.without(rest, [x for axis in rows.values() for x in axis.ids])
+    if any(others) or not all(x is not None and shapes.divide(x, size) for x in pitches):
+        return False
+    return not pitches or size in pitches
 
 
 def _is_offsets(launch: Launch, access: Access, item: Coordinate) -> bool:
