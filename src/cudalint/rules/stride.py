@@ -52,6 +52,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     bound, exact_bound, pace = at(limit), at(tested), at(step)
     if strip(bound).op in ("atom", "const") and reach.high(limit) - less + max(0, reach.high(step)) <= top:
         return None  # a bound that is computed can overflow by itself
+    passed = [at(x) for x in t.leaves(limit)]
     leaves = t.leaves(bound) | t.leaves(pace)
     fixed = width.defaults(launch, leaves, config)
     if launch is not None and launch.grid is not None:
@@ -69,6 +70,8 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         if last is None or pass_ is None or pass_ <= 0 or last - less + pass_ <= top:
             return None
         last -= less
+        if any(width.value(x, env) != width.value(x, env, exact=False) for x in passed):
+            return None  # the host's own numbers wrap: the kernel never gets such a bound
         if launch is not None and not all(w.allowed(c, env) for c in launch.conditions):
             return None
         shape = _shape(launch, env, kernel)
@@ -162,8 +165,8 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         if result is not None:
             return result
         # A negative index passes an unsigned test only where the bound itself is beyond the type's maximum.
-        passed = width.smallest(least, high, beyond)
-        tries = {least, top + 2, top + 2 + less, *([passed] if passed is not None else [])}
+        admitted = width.smallest(least, high, beyond)
+        tries = {least, top + 2, top + 2 + less, *([admitted] if admitted is not None else [])}
         for n in sorted({*tries, *(-(-n // c) * c for n in tries for c in multiples)}):
             if least < n <= high:
                 result = case({**env, main: n}, main)
