@@ -13,6 +13,7 @@ from cudalint.facts.ids import BID
 from cudalint.facts.model import condition_ranges
 from cudalint.facts.terms import Term
 from cudalint.findings import Witness
+from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, I64
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import lost, short
@@ -200,12 +201,17 @@ def _is_given(leaf: Term) -> bool:
 
 
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
-    """Whether the grid is one finished number beside the sizes, or a few times it: the kernel tests what it makes of
-    its block's number against something else, or does not ask for the number at all (its work is drawn from a
-    counter)."""
-    product, *others = t.poly(search.bare(blocks)) or [()]
-    number = search.bare(product[0]) if len(product) == 1 else None
-    if launch.kernel is None or others or number is None or number.op != "atom":
+    """Whether the grid is one finished number beside the sizes, or a few times what a function answers that is told
+    no size: the kernel tests what it makes of its block's number against something else, or does not ask for the
+    number at all (its work is drawn from a counter)."""
+    number = search.bare(blocks)
+    if number.op != "atom":
+        product, *others = t.poly(number) or [()]
+        number = search.bare(product[0]) if len(product) == 1 and not others else number
+        asked = number.data.data if number.op == "atom" else None
+        if not isinstance(asked, ir.Call) or asked.receiver is not None or asked.args:
+            return False
+    if launch.kernel is None:
         return False
     flow = launch.kernel.flow
     asked = [x for access in flow.accesses for x, _ in access.dims]
