@@ -17,7 +17,7 @@ from cudalint.facts.events import (
     Record,
     chain,
 )
-from cudalint.facts.queried import answer
+from cudalint.facts.queried import answer, only_number
 from cudalint.facts.state import State, number
 from cudalint.facts.terms import UNKNOWN, Term, const
 from cudalint.ir import nodes as ir
@@ -132,8 +132,9 @@ class Places(State):
             initial = self.value(var.init)
             value = t.convert(initial, number(var.type)) if isinstance(initial, Term) else initial
         else:
-            asked = self.asked(var)
+            asked, known = self.asked(var), self.number_of(var)
             value = self.unknown_value("device" if asked is not None else "var", var.name, var.type, asked or var)
+            value = t.const(known, var.type) if known is not None else value
         assert value is not None
         self.globals[var] = value
         return value
@@ -143,6 +144,12 @@ class Places(State):
         if self.device or var.kind not in ("global", "field") or not isinstance(var.type, Int):
             return None
         return answer(var, self.fn.file.declarations.scope.closure)
+
+    def number_of(self, var: ir.Var) -> int | None:
+        """The number that a member of the host is given once and for all."""
+        if self.device or var.kind != "field" or not isinstance(var.type, Int) or self.fn.decl is None:
+            return None
+        return only_number(var, self.fn.file.declarations.scope.closure)
 
     def write(self, place: Any, value: Value | None, node: ir.Expr, target: ir.Expr) -> None:
         if place is None:

@@ -1,4 +1,5 @@
-"""Variables of a program or a class that hold what the device answered: no sizes of data, however they are spelled."""
+"""Variables of a program or a class that are given one thing alone: what the device answered, which is no size of data
+however it is spelled, or a number."""
 
 from __future__ import annotations
 
@@ -20,6 +21,33 @@ def answer(var: ir.Var, closure: list[Declarations]) -> ir.Expr | None:
     properties, or the call that asks for it."""
     given = list(_given(var, closure))
     return given[0] if given and None not in given else None
+
+
+def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
+    """The number that a member is given in every place in sight that can change it: a block's size, set once by a
+    constructor. What starts at 0 is filled in elsewhere."""
+    found: set[int | None] = set()
+    for declarations in closure:
+        places = {*declarations.changes(var.name)}
+        for function in (f for each in declarations.functions_by_name.values() for f in each if f.has_body):
+            if any(function.start <= place < function.end for place in places):
+                stack: list[object] = [function.lower({}).body]
+                while stack:
+                    item = stack.pop()
+                    stack.extend(children(item))
+                    if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
+                        places.discard(item.target.start)
+                        found.add(_constant(item.value))
+        if places:
+            return None
+    value = found.pop() if len(found) == 1 else None
+    return value if value is not None and value > 0 else None
+
+
+def _constant(node: ir.Expr) -> int | None:
+    while isinstance(node, ir.Cast):
+        node = node.operand
+    return node.value if isinstance(node, ir.Const) and isinstance(node.value, int) else None
 
 
 def _given(var: ir.Var, closure: list[Declarations]) -> Iterator[ir.Expr | None]:

@@ -148,8 +148,8 @@ class Declarations:
     """
 
     __slots__ = (
-        "_calls", "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches", "launch_sites",
-        "masked", "source", "specialisations", "types", "types_by_name",
+        "_calls", "_changes", "_scope", "aliases", "file", "functions", "functions_by_name", "gaps", "has_launches",
+        "launch_sites", "masked", "source", "specialisations", "types", "types_by_name",
         "using_names", "usings", "values", "values_by_name",
     )  # fmt: skip
 
@@ -172,6 +172,7 @@ class Declarations:
         self.has_launches = False
         self._scope: Scope | None = None
         self._calls: dict[str, frozenset[int] | None] = {}
+        self._changes: dict[str, frozenset[int]] = {}
 
     @property
     def jumps(self) -> list[tuple[int, int]]:
@@ -201,6 +202,20 @@ class Declarations:
             return None
         found = (x.start() for x in re.finditer(rf"\b{name}\s*(?:<[^;{{}}()]*>\s*)?\(", self.source))
         return frozenset(at for at in found if not any(x.start <= at < x.end for x in declared))
+
+    def changes(self, name: str) -> frozenset[int]:
+        """Where the text may change a variable by this name: it initialises, assigns or counts it, takes its address
+        or hands it to a function."""
+        if name not in self._changes:
+            word = re.escape(name)
+            pattern = (
+                rf"(?:&|\+\+|--|>>)\s*(?:\w+\s*(?:\.|->)\s*)*{word}\b|[:,]\s*{word}\s*[({{]"
+                rf"|\b{word}\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+                rf"|(?<!\bdim3)\((?:[^;(){{}}]*,)?\s*{word}\s*[,)]"
+            )
+            places = re.finditer(pattern, self.source) if name in self.source else ()
+            self._changes[name] = frozenset(place.start() for place in places)
+        return self._changes[name]
 
 
 def declare(file: SourceFile) -> Declarations:
