@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
 from cudalint.facts.expressions import from_poly
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Access
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
-    from cudalint.rules.trials import Visit
+    from cudalint.rules.trials import Trial, Visit
 
 CODES = ("CL408",)
 
@@ -67,30 +68,54 @@ def _culprits(address: Poly, width: int) -> frozenset[Term]:
 
 def _draft(kernel: Kernel, access: Access, address: Poly) -> Draft | None:
     index, width = from_poly(address, I64), access.width
+    trial = _trial(kernel, access, address, index)
+    if trial is None:
+        return None
+    # A few threads tell that there is one; all of them, which is the first.
+    found = _misaligned(visits(access, trial, [index], every=True), index, width)
+    assert found is not None
+    visit, at = found
+    exact = unreached(kernel, trial)
+    where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
+    known = trial.launch is not None or not kernel.launches
+    return Draft(
+        "CL408", access.fn, access.fn.file, access.node.start, access.node.end,
+        f"`{support.text(access.fn, access.node)}` takes {width} elements at once from an offset that need not "
+        f"be a multiple of {width}: at {launches.told(trial.sizes)} {where} comes to offset {at}, a misaligned "
+        f"address{support.EXACT if exact else ''}",
+        f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
+        Witness(
+            trial.sizes, trial.grid if known else None, trial.block if known or exact else None,
+            (visit.block, visit.thread),
+            {"offset": at, "width": width},
+        ),
+        (*support.launched_at(kernel, 1), *support.calls(access)),
+        "note" if exact else None,
+    )  # fmt: skip
+
+
+def _trial(kernel: Kernel, access: Access, address: Poly, index: Term) -> Trial | None:
+    """The first trial with a misaligned access; one in which rows overlap only where there is no other."""
     guards = [g.term for g in chain(access.guard) if g.why != "assert"]
-    for trial in islice(trials(kernel, [index, *guards, t.const(width)]), _TRIES):
-        if _misaligned(visits(access, trial, [index]), index, width) is None:
-            continue
-        # A few threads tell that there is one; all of them, which is the first.
-        found = _misaligned(visits(access, trial, [index], every=True), index, width)
-        assert found is not None
-        visit, at = found
-        exact = unreached(kernel, trial)
-        where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
-        return Draft(
-            "CL408", access.fn, access.fn.file, access.node.start, access.node.end,
-            f"`{support.text(access.fn, access.node)}` takes {width} elements at once from an offset that need not "
-            f"be a multiple of {width}: at {launches.told(trial.sizes)} {where} comes to offset {at}, a misaligned "
-            f"address{support.EXACT if exact else ''}",
-            f"check on the host that the size is a multiple of {width}, and take single elements where it is not",
-            Witness(
-                trial.sizes, None if exact else trial.grid, trial.block, (visit.block, visit.thread),
-                {"offset": at, "width": width},
-            ),
-            (*support.launched_at(kernel, 1), *support.calls(access)),
-            "note" if exact else None,
-        )  # fmt: skip
-    return None
+    overlapping = None
+    for trial in islice(trials(kernel, [index, *guards, t.const(access.width)]), _TRIES):
+        if _misaligned(visits(access, trial, [index]), index, access.width) is not None:
+            if not _overlap(access, trial, address):
+                return trial
+            overlapping = overlapping or trial
+    return overlapping
+
+
+def _overlap(access: Access, trial: Trial, address: Poly) -> bool:
+    """Whether a thread takes something in its row that is beyond the beginning of the next, in blocks' rows that lie
+    a size apart."""
+    pitches = [m for m in address if len(m) == 2 and {x.data.kind for x in m if x.op == "atom"} == {"bid", "param"}]
+    if len(pitches) != 1:
+        return False
+    pitch = value(next(x for x in pitches[0] if x.data.kind == "param"), trial.env)
+    inside = from_poly(shapes.without(address, pitches[0]), I64)
+    taken = [value(inside, visit.env) for visit in visits(access, trial, [inside])]
+    return pitch is not None and any(x is not None and x + access.width > pitch for x in taken)
 
 
 def _misaligned(among: Iterator[Visit], index: Term, width: int) -> tuple[Visit, int] | None:
