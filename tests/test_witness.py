@@ -873,3 +873,39 @@ def test_a_row_has_what_is_read_of_it(cudalint: Cudalint, write: Callable[..., P
     witness = finding["witness"]
     assert witness["sizes"]["pitch"] >= 2 * witness["sizes"]["columns"]
     assert (witness["grid"], witness["block"]) == (None, None)  # a header is missing
+
+
+def test_a_count_is_cut_where_it_goes_into_what_is_passed(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("turned.cu", """
+        #include <vector>
+        __global__ void zero(float* x, int rows, int columns) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < rows * columns) x[i] = 0.0f;
+        }
+        void run(float* x, const std::vector<size_t>& shape, bool turned) {
+            int rows = 0, columns = 0;
+            if (turned) {
+                rows = shape[1];
+                columns = shape[0];
+            } else {
+                rows = shape[0];
+                columns = shape[1];
+            }
+            if (rows > 0 && columns > 0) zero<<<1024, 256>>>(x, rows, columns);
+        }""")  # fmt: skip
+    found = {x["line"]: x["message"] for x in cudalint.json("--select", "CL106", "turned.cu")}
+    assert {line: "`rows`" in message for line, message in found.items()} == {10: True, 11: False, 13: True, 14: False}
+
+
+def test_an_open_parameter_leaves_arrays_their_elements(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("ranks.cu", """
+        template <int RANKS> __global__ void collect(float* const* parts, int count, int own) {
+            int first = threadIdx.x + blockDim.x * RANKS * blockIdx.x;
+            for (int i = first; i < count; i += blockDim.x * gridDim.x * RANKS) {
+                float held[RANKS - 1];
+                for (int k = 0; k < RANKS - 1; k++) held[k] = parts[k][i];
+                for (int k = 0; k < RANKS - 1; k++) parts[own][i] += held[k];
+            }
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL108", "ranks.cu")
+    assert finding["witness"]["sizes"]["RANKS"] == 2

@@ -333,8 +333,8 @@ class Flow:
 
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "conversions", "definitions", "ensured", "function", "launches", "loops", "members", "objects", "opaques",
-        "operations", "params", "returns", "roundings", "template", "untyped",
+        "conversions", "definitions", "ensured", "extents", "function", "launches", "loops", "members", "objects",
+        "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -347,6 +347,8 @@ class Flow:
         self.ensured: Guard | None = None
         """What holds at its end, where no return leads past it."""
         self.objects: dict[Var, Obj] = {}
+        self.extents: list[Term] = []
+        """The extents of arrays that are no known numbers."""
         self.accesses: list[Access] = []
         self.asserted: list[Asserted] = []
         """What assertions say that every thread meets."""

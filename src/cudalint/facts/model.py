@@ -72,6 +72,7 @@ class Kernel:
         if self._flow is None:
             self._flow = flows.walk(self.decl, dict(self.bindings))
             self._tie_blocks(self._flow)
+            self._fill_arrays(self._flow)
         return self._flow
 
     def _tie_blocks(self, flow: Flow) -> None:
@@ -87,6 +88,16 @@ class Kernel:
                 rest = [x for x in monomial if x is not BID["x"]]
                 if own == factor and len(monomial) == 2 and len(rest) == 1 and rest[0] in opened:
                     rest[0].data.data.usual = (self.known_block("x") or self.config.block_size,)
+
+    def _fill_arrays(self, flow: Flow) -> None:
+        """An open template parameter with ``[RANKS - 1]`` as an extent is the least that leaves an element, where the
+        source gives it no value."""
+        opened = [x for x in flow.template.values() if isinstance(x.data.data, Var) and not x.data.data.usual]
+        for leaf in opened if flow.extents else ():
+            own = [x for x in dict.fromkeys(flow.extents) if set(t.atoms_of(t.poly(x))) == {leaf}]
+            least = next((n for n in range(1, 33) if all(t.evaluate(x, {leaf: n}) > 0 for x in own)), 1)
+            if least > 1:
+                leaf.data.data.usual = (least,)
 
     @property
     def layout(self) -> Layout:

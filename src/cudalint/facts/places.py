@@ -249,7 +249,12 @@ class Places(State):
         if isinstance(type_.extent, int) or type_.extent is None:
             return type_.extent
         value = self.value(type_.extent)
-        return value.data if isinstance(value, Term) and value.op == "const" and isinstance(value.data, int) else None
+        if not isinstance(value, Term):
+            return None
+        if value.op == "const" and isinstance(value.data, int):
+            return value.data
+        self.flow.extents.append(value)
+        return None
 
     def initialise_array(self, var: ir.Var, init: ir.Expr) -> None:
         obj = self.flow.objects[var]
