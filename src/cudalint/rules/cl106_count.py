@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.assigned import children
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
 from cudalint.facts.reach import Reach, strip
@@ -62,7 +63,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
                 sizes = _size_parameters(kernel)
             if formal not in sizes:
                 continue
-            place = _place(launch, count, to, actual)
+            place = _place(launch, count, to, actual, _passed(launch, formal))
             if place is None:
                 continue
             at, node = place
@@ -176,8 +177,32 @@ def _parts(term: Term) -> Iterator[Term]:
         stack.extend(item.args)
 
 
-def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[Event, Node] | None:
-    """Where the count loses its upper half: the conversion, or the argument where the call itself converts."""
+def _passed(launch: Launch, formal: Term) -> ir.Var | None:
+    """The variable of the host that a launch passes as it is."""
+    values = launch.kernel.flow.params.values() if launch.kernel is not None else ()
+    node = next((x for value, x in zip(values, launch.event.node.args or ()) if value is formal), None)
+    while isinstance(node, ir.Cast):
+        node = node.operand
+    return node.var if isinstance(node, ir.Ref) else None
+
+
+def _written(fn: Function, var: ir.Var) -> Iterator[Node]:
+    """What a function writes to a variable."""
+    stack: list[object] = [fn.body]
+    while stack:
+        item = stack.pop()
+        stack.extend(children(item))
+        if isinstance(item, ir.Assign) and isinstance(item.target, ir.Ref) and item.target.var is var:
+            yield item.value
+        elif isinstance(item, ir.VarDecl) and item.var is var and item.init is not None:
+            yield item.init
+
+
+def _place(
+    launch: Launch, count: Term, to: Int, actual: Term | None, into: ir.Var | None = None
+) -> tuple[Event, Node] | None:
+    """Where the count loses its upper half: the conversion (on the way ``into`` a variable, if there are several), or
+    the argument where the call itself converts."""
     event = launch.event
     if actual is not None and actual is count and event.args is not None and event.node.args is not None:
         for value, node in zip(event.args, event.node.args, strict=False):
@@ -186,11 +211,13 @@ def _place(launch: Launch, count: Term, to: Int, actual: Term | None) -> tuple[E
     # What a helper called before does with the count is its own business, unless it is what gave it.
     last: Conversion | None = None
     beside = True
-    for conversion in launch.flow.conversions:
-        if conversion.term is count and conversion.to is to and conversion.seq <= event.seq:
-            away = conversion.stack != event.stack[: len(conversion.stack)]
-            if beside or not away:
-                last, beside = conversion, away
+    found = [x for x in launch.flow.conversions if x.term is count and x.to is to and x.seq <= event.seq]
+    if into is not None and len(found) > 1:
+        found = [x for x in found if any(width.inside(x.node, v) for v in _written(x.fn, into))] or found
+    for conversion in found:
+        away = conversion.stack != event.stack[: len(conversion.stack)]
+        if beside or not away:
+            last, beside = conversion, away
     return None if last is None else (last, last.node)
 
 
