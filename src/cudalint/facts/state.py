@@ -317,7 +317,7 @@ class State:
         env.update(reversed(kept))
 
     def clobber(self, variables: Iterable[ir.Var]) -> None:
-        for var in variables:
+        for var in sorted(variables, key=lambda x: x.start):  # a set has an order of its own in each run
             if var in self.env and not isinstance(var.type, Array) and var.kind != "shared":
                 self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
 
