@@ -909,3 +909,22 @@ def test_an_open_parameter_leaves_arrays_their_elements(cudalint: Cudalint, writ
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL108", "ranks.cu")
     assert finding["witness"]["sizes"]["RANKS"] == 2
+
+
+def test_a_pack_side_by_side_is_counted_in_scalars(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("packs.cu", """
+        __global__ void turn(const float* x, float* y, int rows, int columns) {
+            int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;
+            if (c * 4 + 3 < columns && r < rows) {
+                float4 v = reinterpret_cast<const float4*>(x)[r * columns / 4 + c];
+                y[(c * 4) * rows + r] = v.x;
+                y[(c * 4 + 1) * rows + r] = v.y;
+                y[(c * 4 + 2) * rows + r] = v.z;
+                y[(c * 4 + 3) * rows + r] = v.w;
+            }
+        }
+        void run(const float* x, float* y, int rows, int columns) {
+            turn<<<dim3((columns + 15) / 64, (rows + 15) / 16), dim3(16, 16)>>>(x, y, rows, columns);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL203", "packs.cu")
+    assert finding["witness"]["sizes"]["columns"] == finding["witness"]["values"]["elements without a thread"] == 4

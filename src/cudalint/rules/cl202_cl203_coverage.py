@@ -220,7 +220,10 @@ def _extent(item: Coordinate) -> Poly:
 
 
 def _size(case: Case, item: Coordinate) -> int:
-    return case.number(_extent(item))
+    """Elements that there are; all of a pack that lies side by side where the test asks for its last
+    (``4 * i + 3 < n``)."""
+    number, pack = case.number(_extent(item)), t.constant(item.pitch) or 1
+    return -(-number // pack) * pack if 1 < pack <= 1 - item.limit.get((), 0) else number
 
 
 def _search(goal: Callable[..., bool], leaves: list[Term], launch: Launch, tries: set[int]) -> w.Assignment | None:
