@@ -13,7 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
-from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent, chain
+from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent, chain, conjuncts, conjuncts_of
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, While
@@ -331,13 +331,15 @@ class Replay:
 
     Addresses are compared with the parameters that nothing fixes left open: rows whose length is a parameter do
     not overlap, whatever it is. Where ``same`` says which parameters are one buffer, numbers are compared.
+
+    A thread that data may keep away (``if (a[i] > 0)``) is not counted, unless ``data`` says that any may pass.
     """
 
     def __init__(
         self, flow: Flow, launched: Launched, threads: Sequence[Thread], wanted: Iterable[Access], *,
-        across: bool = False, apart: bool = False, same: Mapping[Obj, Obj] | None = None,
+        across: bool = False, apart: bool = False, same: Mapping[Obj, Obj] | None = None, data: bool = False,
     ) -> None:  # fmt: skip
-        self.apart, self.same = apart, same or {}
+        self.apart, self.same, self.data = apart, same or {}, data
         self.free = launched.free if same is None else frozenset()
         self.launched, self.threads, self.across = launched, threads, across
         self.wanted = set(wanted)
@@ -417,8 +419,10 @@ class Replay:
     def leave(self, item: ReturnEvent) -> None:
         if item.stack and not any(len(loop.stack) >= len(item.stack) for loop in self.running):
             return  # the guards after it say who stayed
+        if self.data and any(map(is_of_data, conjuncts(item.guard))):
+            return  # data may let any thread go on
         for i, state in enumerate(self.truth(item.guard)):
-            if state != _NO:
+            if state == _YES or (state and not self.data):
                 self.alive[i] = False
 
     # --- conditions
@@ -437,7 +441,9 @@ class Replay:
         if state is None:
             state = [_YES] * len(self.threads)
         for item in reversed(pending):
-            state = self.narrowed(state, item.term)
+            for term in conjuncts_of(item.term) if self.data else (item.term,):
+                if not (self.data and is_of_data(term)):
+                    state = self.narrowed(state, term)
             self.memo[item] = state
         return [x if alive else _NO for x, alive in zip(state, self.alive)]
 
@@ -576,7 +582,15 @@ class Replay:
                     self.forget()
                     self.counted[array] = [touch]
                     return
-        self.counted.setdefault(array, []).append(touch)
+        counted = self.counted.setdefault(array, [])
+        met = next((x for x in counted if self.meets(x, touch)), None)
+        if met is not None:
+            loads = [x for item in t.atoms_of(touch.access.scalar or {}) for x in t.leaves(item)]
+            nothing = {**dict.fromkeys(loads, 0), **self.envs[touch.thread]}
+            there = self.address(list((touch.access.scalar or {}).items()), nothing)
+            self.meet(met, touch, there or 0, by_data=True)
+            counted.clear()
+        counted.append(touch)
 
     def meets(self, a: _Touch, b: _Touch) -> bool:
         self.budget -= 1
@@ -705,6 +719,20 @@ class Replay:
                         self.envs[i].pop(leaving, None)
 
 
+def is_of_data(term: Term) -> bool:
+    """Whether a test asks global memory alone: with the right data any thread passes, and none by its number."""
+    leaves = t.leaves(term)
+    loads = {x for x in leaves if x.data.kind == "load"}
+    return (
+        bool(loads)
+        and all(x.data.kind in _SHARED_BY_ALL for x in leaves - loads)
+        and all(getattr(x.data.data, "kind", "") in ("global", "constant") for x in loads)
+    )
+
+
+_SHARED_BY_ALL = frozenset({"param", "name", "bdim", "gdim"})
+
+
 def depends(term: Term) -> bool:
     """Whether a value differs between threads but by chance: a thread's number takes part, or a load from an address
     that it takes part in, and nothing else of which that is not known (a shuffle may give all lanes one value)."""
@@ -766,11 +794,11 @@ def _exits(flow: Flow, wanted: Iterable[Access]) -> dict[Loop, list[tuple[Term, 
 def _is_counter(access: Access) -> bool:
     """Whether an access updates a shared element that values from global memory alone pick, as in a histogram: any
     thread may come to any element, and nothing in its conditions says that it is the thread's own."""
-    if access.obj.kind != "shared" or access.mode != "atomic" or not access.scalar:
+    if access.obj.kind != "shared" or access.mode not in ("atomic", "rw") or not access.scalar:
         return False
     leaves = {x for item in t.atoms_of(access.scalar) for x in t.leaves(item)}
     loads = {x for x in leaves if x.data.kind == "load"}
-    if not loads or any(x.data.kind not in ("param", "name", "bdim", "gdim") for x in leaves - loads):
+    if not loads or any(x.data.kind not in _SHARED_BY_ALL for x in leaves - loads):
         return False
     if any(getattr(x.data.data, "kind", "") not in ("global", "constant") for x in loads):
         return False

@@ -93,8 +93,10 @@ def _everywhere(kernel: Kernel, same: list[Launched], wanted: set[Access]) -> li
 
 
 def _repair(kernel: Kernel, item: Meeting) -> FixDraft | None:
-    from cudalint.rules import barriers
+    from cudalint.rules import atomics, barriers
 
+    if item.earlier is item.later and item.later.mode == "rw":
+        return atomics.atomic(item.later)
     if item.loop is not None:
         return barriers.round_the_loop(kernel, item.loop, item.later)
     return barriers.between(kernel, item.earlier, item.later)
@@ -125,7 +127,11 @@ def _draft(code: str, item: Meeting, launched: Launched, fix: FixDraft | None) -
         message = (
             f"thread {one} {first} {name} {where} and thread {other} {second} it here{by_data}, with no barrier between"
         )
-        text = "a barrier between the two"
+        text = (
+            "an atomic operation, or one element a thread and a reduction"
+            if a is b and a.mode == "rw"
+            else "a barrier between the two"
+        )
     return Draft(
         code, b.fn, b.fn.file, b.node.start, b.node.end, message, text,
         Witness(launched.sizes, launched.grid, launched.block, item.second, values),

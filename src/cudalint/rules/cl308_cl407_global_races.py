@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
 from cudalint.facts import terms as t
+from cudalint.facts.events import conjuncts
 from cudalint.findings import Witness
 from cudalint.lazy import NamedTuple
 from cudalint.rules import cl201_cl211_strides, launches, support
@@ -104,7 +105,43 @@ def _shared_update(kernel: Kernel, update: _Update, launched: Launched) -> _Met 
     for item in replay.run():
         if item.later is update.write or item.earlier is update.write:
             return _Met(item.first, item.second, item.address, "")
-    return _same_data(replay, update.write) if _accumulates(update.write) else None
+    if _accumulates(update.write):
+        found = _same_data(replay, update.write)
+        if found is not None:
+            return found
+    return _under_data(kernel, update, launched) if _counts(update.write) or _keeps_greatest(update.write) else None
+
+
+def _under_data(kernel: Kernel, update: _Update, launched: Launched) -> _Met | None:
+    """Two threads that come to one location, both let through by what they have read: `if (a[i] > 0) (*count)++`."""
+    replay = races.Replay(
+        kernel.flow, launched, _threads(update.write, launched), (*update.reads, update.write), across=True, data=True
+    )
+    for item in replay.run():
+        if item.later is update.write or item.earlier is update.write:
+            return _Met(item.first, item.second, item.address, "")
+    return None
+
+
+def _counts(write: Access) -> bool:
+    """Whether what is stored is surely made of what was there: a flag that is set is not."""
+    return write.mode == "rw" or (
+        write.value is not None and _accumulates(write) and any(_is_of(x, write.obj) for x in t.leaves(write.value))
+    )
+
+
+def _is_of(leaf: Term, obj: Obj) -> bool:
+    return leaf.data.kind == "load" and leaf.data.data is obj
+
+
+def _keeps_greatest(write: Access) -> bool:
+    """Whether what is stored was found to be greater, or less, than what is there."""
+    for test in conjuncts(write.guard):
+        if test.op in ("lt", "le") and write.value in test.args:
+            other = test.args[test.args[0] is write.value]
+            if other.op == "atom" and _is_of(other, write.obj):
+                return True
+    return False
 
 
 def _accumulates(write: Access) -> bool:
