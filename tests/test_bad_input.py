@@ -245,6 +245,15 @@ def test_an_unterminated_conditional_is_told(beside, opening):
     assert any(line.startswith("open.cu:1:1: note CL001 ") for line in beside("open.cu", f"{opening}\n{FAULTY}"))
 
 
+@pytest.mark.parametrize("splice", ["\\\n", "\\\r\n", "\\ \t\n", "\\\n\\\n"])
+def test_a_word_goes_on_below_its_line(cudalint, write, splice):
+    for word in ("__syncthreads", "__shared__", "threadIdx", "tile"):
+        for at in (1, len(word) // 2):
+            split = word[:at] + splice + word[at:-1] + splice + word[-1:]
+            write("k.cu", f"#define COUNT 2\\\n56\n{FAULTY}".replace("256", "COUNT").replace(word, split))
+            assert [found["code"] for found in cudalint.json()] == ["CL301"]
+
+
 def test_a_merge_conflict(beside):
     text = FAULTY + "<<<<<<< ours\nint a;\n=======\nint b;\n>>>>>>> theirs\n" + FAULTY.replace("sum", "other")
     found = beside("conflict.cu", text)
@@ -382,6 +391,33 @@ def test_a_rule_that_breaks_costs_no_other_finding(cudalint, write):
     )
     assert [line.split()[2] for line in done.stdout.splitlines()] == ["CL990", "CL301"]
     assert "Traceback" in check(CUDALINT_DEBUG="1").stderr
+
+
+def test_a_function_that_breaks_costs_no_other_finding(cudalint, write):
+    write(
+        "k.cu", FAULTY.replace("sum", "broken") + FAULTY + "void run(float *x, int n) { sum<<<1, 256>>>(x, x, n); }\n"
+    )
+    script = (
+        "import sys; from cudalint.facts import flow; walk = flow.walk\n"
+        "def broken(decl, *rest):\n"
+        "    if decl.name in ('broken', 'run'): raise RuntimeError(decl.name)\n"
+        "    return walk(decl, *rest)\n"
+        "flow.walk = broken\n"
+        "from cudalint.cli import main; sys.exit(main(['check', '--output-format', 'concise', 'k.cu']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=cudalint.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert [line.split(" (")[0] for line in done.stderr.splitlines()] == [
+        f"cudalint: k.cu: internal error in the analysis: RuntimeError: {name}" for name in ("run", "broken")
+    ]
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["CL301"]
+
+
+def test_a_lambda_that_is_handed_itself(beside):
+    body = "auto f = [&](auto self, int x) -> int { return self(self, x); }; a[threadIdx.x] = f(f, 1);"
+    assert beside("lambda.cu", "__global__ void k(float *a) { " + body + " }\n") == []
 
 
 def test_a_chain_of_decrements(cudalint, write):

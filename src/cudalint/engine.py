@@ -445,8 +445,12 @@ class Worker:
             return
         from cudalint.facts import analyse
 
-        units = analyse(self.project(target.settings), target.path, target.settings.config, into, through)
-        while (unit := self._guard(target, "in the analysis", found, lambda: next(units, None))) is not None:
+        where = "in the analysis"
+        units = analyse(
+            self.project(target.settings), target.path, target.settings.config, into, through,
+            lambda fault: self._fault(target, where, found, fault),
+        )  # fmt: skip
+        while (unit := self._guard(target, where, found, lambda: next(units, None))) is not None:
             name = _unit(unit)
             if order is not None:
                 order.setdefault(name, len(order))
@@ -467,10 +471,13 @@ class Worker:
         try:
             return step()
         except Exception as fault:
-            what = _what(fault)
-            if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
-                found.problems.append(_internal(target.path, where, fault))
+            self._fault(target, where, found, fault)
             return None
+
+    def _fault(self, target: Target, where: str, found: Checked, fault: Exception) -> None:
+        what = _what(fault)
+        if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
+            found.problems.append(_internal(target.path, where, fault))
 
     def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:
         """The regions that could not be read: by the preprocessor, and by the parser."""
@@ -675,10 +682,12 @@ class _Sources(dict[str, bytes]):
     def __missing__(self, path: str) -> bytes:
         from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, decode, read
 
-        if host_of(path) is not None:
-            from cudalint.frontend.embedded import text_of
+        host = host_of(path)
+        if host is not None:
+            from cudalint.frontend.embedded import texts_of
 
-            raw = text_of(path, self._overlay)
+            self.update(texts_of(host, self._overlay))  # all of them: one reading of the host gives them
+            raw = self.get(path, b"")
         elif path in self._overlay:
             raw = decode(self._overlay[path]).raw
         else:

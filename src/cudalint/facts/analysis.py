@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from cudalint.facts import flow as flows
@@ -18,7 +19,7 @@ from cudalint.frontend.typing import decay, fits
 from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from cudalint.config import Config
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from cudalint.ir.types import Type
     from cudalint.project import Project
 
+_T = TypeVar("_T")
+
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH = pattern(rb"<<[ \t]*<|cudaLaunch|hipLaunch")
 _MAX_HOSTS = 60
@@ -38,21 +41,23 @@ _MAX_BINDINGS = 6
 
 
 def analyse(
-    project: Project, path: str, config: Config, into: str | None = None, through: frozenset[str] | None = None
-) -> Iterator[Kernel | Launch | HostFunction]:
+    project: Project, path: str, config: Config, into: str | None = None, through: frozenset[str] | None = None,
+    told: Callable[[Exception], None] | None = None,
+) -> Iterator[Kernel | Launch | HostFunction]:  # fmt: skip
     """The units of one file: kernels (with all their visible launches), launches, host functions; only those that
-    call functions of the file ``into`` that may hold a finding, or that name one of ``through``, if given.
+    call functions of the file ``into`` that may hold a finding, or that name one of ``through``, if given. With
+    ``told`` a fault of ours costs one unit and is told there.
 
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     flows.forget()
     if into is None:
         if through != frozenset():
-            yield from _Analysis(project, project.file(path), config, through).units()
+            yield from _Analysis(project, project.file(path), config, through, told).units()
         return
     through = telling(project, into)
     if through:
-        for unit in _Analysis(project, project.file(path), config, through).units():
+        for unit in _Analysis(project, project.file(path), config, through, told).units():
             if any(decl.file.path == into for decl in unit.flow.callees):
                 yield unit
 
@@ -128,12 +133,26 @@ def forget_words(project: Project, paths: Iterable[str]) -> None:
 
 class _Analysis:
     def __init__(
-        self, project: Project, file: SourceFile, config: Config, through: frozenset[str] | None = None
-    ) -> None:
-        self.project, self.file, self.config, self.through = project, file, config, through
+        self, project: Project, file: SourceFile, config: Config, through: frozenset[str] | None = None,
+        told: Callable[[Exception], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.project, self.file, self.config, self.through, self.told = project, file, config, through, told
         self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
+
+    def attempt(self, step: Callable[[], _T]) -> _T | None:
+        """What a step gives; None where it meets a fault of ours, which costs nothing else."""
+        try:
+            return step()
+        except Exception as fault:
+            if self.told is None:
+                raise
+            self.told(fault)
+            return None
+
+    def walked(self, kernel: Kernel) -> Flow | None:
+        return self.attempt(lambda: kernel.flow)
 
     def units(self) -> Iterator[Kernel | Launch | HostFunction]:
         declarations = self.file.declarations
@@ -141,12 +160,12 @@ class _Analysis:
         names = {f.name for f in own}
         for decl in self.host_functions(self.file)[:_MAX_HOSTS]:
             if self.concerns(decl) or self.mentions(decl, names):
-                self.run_host(decl)
+                self.attempt(partial(self.run_host, decl))
         self.run_linked(names)
         self.judge()
         for launch in self.launches:
             # A kernel that could not be walked to its end says nothing of its launches.
-            if launch.kernel is not None and not launch.kernel.flow.complete:
+            if launch.kernel is not None and ((flow := self.walked(launch.kernel)) is None or not flow.complete):
                 launch.kernel = None
         bound = {decl for decl, _ in self.kernels}
         for decl in own:
@@ -155,8 +174,9 @@ class _Analysis:
         called: set[FunctionDecl] = set()
         for (decl, _), kernel in list(self.kernels.items()):
             if decl.file.path == self.file.path:
-                called.update(kernel.flow.callees)
-                if kernel.flow.complete:
+                flow = self.walked(kernel)
+                called.update(flow.callees if flow is not None else ())
+                if flow is not None and flow.complete:
                     yield kernel
         for decl in declarations.functions:
             if decl.kind not in ("device", "both") or not decl.has_body or decl in called:
@@ -191,7 +211,7 @@ class _Analysis:
                 if len(self.hosts) >= _MAX_HOSTS:
                     return
                 if decl not in self.hosts and self.mentions(decl, wanted):
-                    self.run_host(decl)
+                    self.attempt(partial(self.run_host, decl))
                     wanted.add(decl.name)
 
     def judge(self) -> None:

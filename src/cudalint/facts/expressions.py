@@ -475,7 +475,7 @@ class Expressions(Places):
                 return result
         if node.callee is not None:
             callee = self.value(node.callee)
-            if isinstance(callee, Closure):
+            if isinstance(callee, Closure) and not self.is_recursive(callee):
                 return self.enter_closure(node, callee, [self.value(a) for a in node.args])
         elif node.receiver is None and node.target is None:
             return known_call(self, node, name)
@@ -518,13 +518,17 @@ class Expressions(Places):
     def called_back(self, node: ir.Call, closure: Closure) -> None:
         """What a function that nobody sees does with a lambda: it calls it, any number of times, with anything
         (``DISPATCH(type, "name", [&] { kernel<<<…>>>(…); })``)."""
-        if len(self.stack) >= _MAX_DEPTH or any(site.callee is closure.function for site in self.stack):
+        if self.is_recursive(closure):
             return
         changed = assigned(closure.function.body, self.stores_cache)
         self.clobber(changed)
         self.enter_closure(node, closure, [])
         self.clobber(changed)
         self.alive = True
+
+    def is_recursive(self, closure: Closure) -> bool:
+        """Whether a lambda is being walked already (one that is handed itself), or would be too deep."""
+        return len(self.stack) >= _MAX_DEPTH or any(site.callee is closure.function for site in self.stack)
 
     def enter_closure(self, node: ir.Call, closure: Closure, args: list[Value]) -> Value:
         outer = {var: self.env[var] for var in closure.copies if var in self.env}

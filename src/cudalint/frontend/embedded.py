@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.findings import Cell, Edit, Inside, Span
 from cudalint.frontend.preprocess import Gap, Scan
-from cudalint.frontend.source import NOTEBOOK, SourceFile, host_of, may_hold_cuda
+from cudalint.frontend.source import NOTEBOOK, SourceFile, may_hold_cuda
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -243,15 +243,13 @@ def sources(path: str, data: bytes) -> dict[str, Embedded]:
     return Host(path, data).sources
 
 
-def text_of(path: str, overlay: dict[str, bytes]) -> bytes:
-    """The text (UTF-8) behind a path in a host. ``overlay`` stands for what is on disk."""
-    host = host_of(path) or ""
+def texts_of(host: str, overlay: dict[str, bytes]) -> dict[str, bytes]:
+    """The texts (UTF-8) in a host, by path. ``overlay`` stands for what is on disk."""
     data = overlay.get(host)
     if data is None:
         try:
             with open(host, "rb") as file:
                 data = file.read()
         except OSError:
-            return b""
-    found = sources(host, data).get(path)
-    return b"" if found is None else found.raw
+            return {}
+    return {path: text.raw for path, text in sources(host, data).items()}

@@ -89,6 +89,12 @@ _COMMENT = pattern(
     rb"""("(?:[^"\\\n]|\\[\s\S])*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\[\s\S])*')|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"""
 )
 _SPLICE = pattern(rb"\\\r?\n")
+_SPLICED_WORD = pattern(rb"\w(?:(?:\\[ \t]*\r?\n)+\w+)+")
+_ASIDE_OR_SPLICED = pattern(
+    rb"""(?<![\w$])(?:u8|[uUL])?R"([^()\\\s"]{0,16})\([\s\S]*?\)\1"|"(?:[^"\\\n]|\\[\s\S])*"|'(?:[^'\\\n]|\\[\s\S])*'"""
+    rb"""|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?(?:\*/|\Z)|(?P<word>\w(?:(?:\\[ \t]*\r?\n)+\w+)+)"""
+)
+_LINE_SPLICE = pattern(rb"\\([ \t]*)(\r?\n)")
 _CONFLICT = pattern(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=======[ \t]*)\r?$", re.MULTILINE)
 _SPACE = pattern(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
 _BOUNDARY = pattern(rb"[(),]")
@@ -101,6 +107,14 @@ _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 _OPERATORS = frozenset(b"+-&|<>=!:/*#.%^")
 _CLASSES = bytes((byte in _WORD) + 2 * (byte in _OPERATORS) for byte in range(256))
 """Neighbours that share a bit would make another token."""
+
+
+def _joined(match: re.Match[bytes]) -> bytes:
+    """A word that goes on below its line, with the line ends behind it: as long as it was."""
+    if match["word"] is None:
+        return match[0]
+    splices = _LINE_SPLICE.finditer(match[0])
+    return _LINE_SPLICE.sub(b"", match[0]) + b"".join(b"%b\\%b" % splice.groups() for splice in splices)
 
 
 def _blank(text: bytes) -> bytes:
@@ -196,6 +210,8 @@ class _Scanner:
         raw = self.file.raw
         if b"\r" in raw:
             raw = _LONE_CR.sub(b"\n", raw)
+        if b"\\" in raw and _SPLICED_WORD.search(raw):
+            raw = _ASIDE_OR_SPLICED.sub(_joined, raw)
         if b"<<<<<<<" in raw:
             raw = self._first_sides(raw)
         if b"cudalint:" in raw:
