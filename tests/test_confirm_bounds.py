@@ -59,3 +59,23 @@ def test_neighbour(write: Any, cudalint: Cudalint) -> None:
     assert found["evidence"]["verdict"] == "confirmed"
     assert "reads `a[257]`, of 257 elements" in found["evidence"]["reason"]
     assert found["evidence"]["prediction"]["held"] is True
+
+
+def test_threads_meet_in_a_buffer_that_is_too_small_all_the_same(write: Any, cudalint: Cudalint) -> None:
+    """An allocation of one element is another finding's: how they meet is judged with room for what they touch."""
+    write(
+        "shift.cu",
+        """\
+__global__ void shift(int *a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n - 1) a[i] = a[i + 1];
+}
+int main() {
+    int *p;
+    cudaMalloc(&p, sizeof(int));
+    shift<<<8, 128>>>(p, 1000);
+}
+""",
+    )
+    done = cudalint("confirm", "shift.cu", "--select", "CL407", "--output-format", "json")
+    assert [x["evidence"]["verdict"] for x in json.loads(done.stdout)] == ["confirmed"]

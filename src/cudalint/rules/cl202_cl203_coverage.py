@@ -509,6 +509,18 @@ def _repair(launch: Launch, found: Short) -> FixDraft | None:
 # --- the experiment -----------------------------------------------------------------------------
 
 
+def _tied(kernel: Kernel) -> list[str]:
+    """The arrays stored to at two coordinates that hang on one block's number: no grid brings them all values."""
+    found: dict[str, None] = {}
+    for item in kernel.layout.coordinates:
+        for other in kernel.layout.coordinates:
+            apart = item.ids - other.ids and other.ids - item.ids
+            if apart and any(x.data.kind == "bid" for x in item.ids & other.ids):
+                both = [a for a in item.accesses if a in other.accesses and a.obj.kind == "global" and a.mode != "r"]
+                found.update(dict.fromkeys(a.obj.name for a in both))
+    return list(found)
+
+
 def experiment_cl202(bench: Bench) -> Plan:
     """Elements that the same kernel writes on a grid that covers, and not on this one; all of them where the grid has
     no blocks."""
@@ -535,10 +547,24 @@ def experiment_cl202(bench: Bench) -> Plan:
         tested = any(a.obj is obj for item in bench.kernel.layout.coordinates for a in item.accesses)
         return max(extent, bench.harness.extent([obj], case)) if tested else extent
 
+    tied = _tied(bench.kernel)
+
+    def unreached(run: Run) -> Fault | None:
+        """Where no grid covers: what this launch leaves of all that the tests let through."""
+        if run.seen.end != "done" or run.seen.sampled:
+            return None
+        for name in tied:
+            state = run.seen.buffers.get(name)
+            first = next(iter(state.never(limit=1)), None) if state is not None else None
+            if state is not None and first is not None:
+                text = f"element {first} of `{name}`, of {state.extent}, is never written"
+                return oracle.Fault("never-written", text, first, (), state.extent)
+        return None
+
     bench.harness.adjusted = with_room
     trials = bench.trials(*bench.totals())
     first = tuple(f"first {noun} without a thread" for noun in ("element", "pack", "row", "plane"))
-    judge = oracle.first_of(unlaunched, oracle.coverage)
+    judge = oracle.first_of(unlaunched, unreached, oracle.coverage)
     return Plan(trials, judge, bench.covering, first=first, refusal=True)
 
 
