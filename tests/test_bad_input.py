@@ -415,6 +415,22 @@ def test_a_function_that_breaks_costs_no_other_finding(cudalint, write):
     assert [line.split()[2] for line in done.stdout.splitlines()] == ["CL301"]
 
 
+def test_a_fault_that_several_files_meet_is_told_once(cudalint, write):
+    for name in "abc":
+        write(f"{name}.cu")
+    script = (
+        "import sys, cudalint.rules; cudalint.rules.__path__.append('no such folder');"
+        "from cudalint.cli import main; sys.exit(main(['check', 'a.cu', 'b.cu', 'c.cu']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=cudalint.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("cudalint: a.cu and 2 more files: internal error in the rules: FileNotFoundError")
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == "No findings in 3 files; not everything was checked.\n"
+
+
 def test_a_lambda_that_is_handed_itself(beside):
     body = "auto f = [&](auto self, int x) -> int { return self(self, x); }; a[threadIdx.x] = f(f, 1);"
     assert beside("lambda.cu", "__global__ void k(float *a) { " + body + " }\n") == []

@@ -84,6 +84,17 @@ def test_an_argument_that_is_missing_loses_nothing_else(cudalint, write):
         (["check", "-"], "--stdin-filename NAME"),
         (["check", "--output-file", "no/such/folder"], "cannot be written"),
         (["check", "--compile-commands", "none.json"], "none.json"),
+        (["check", "--compile-commands", "deep.json"], "deep.json: not a compile_commands.json"),
+        (["check", "--jobs", "\u0663"], "no number of processes"),
+        (["confirm", "--sizes", "1,,2"], "no sizes"),
+        (["confirm", "--sizes", "\u0663"], "no sizes"),
+        (["confirm", "--block", "\u0663"], "no block"),
+        (["confirm", "--timeout", "\u0663"], "no time"),
+        *[
+            (["check", option, ""], "the name is empty")
+            for option in ("--baseline", "--write-baseline", "--config", "--output-file", "--compile-commands")
+        ],
+        (["confirm", "--repro", ""], "the name is empty"),
         (["rule"], "CODE|NAME"),
         (["rule", "parse-gapp"], "unknown rule 'parse-gapp'; did you mean 'parse-gap'?"),
         (["debug", "k.cu"], "--stage"),
@@ -92,6 +103,7 @@ def test_an_argument_that_is_missing_loses_nothing_else(cudalint, write):
 )
 def test_misuse_is_one_line_and_exit_2(cudalint, write, arguments, says):
     write("k.cu")
+    write("deep.json", "[" * 100_000)
     done = cudalint(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""
@@ -339,6 +351,31 @@ def test_an_empty_path_is_a_mistake(cudalint, write):
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert "empty" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cudalint.toml", ".cudalint.toml", "pyproject.toml"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_configuration_that_is_no_file_is_refused(cudalint, write, folder, name, make):
+    write("k.cu")
+    make(folder / name)
+    done = cudalint("check", "k.cu")
+    assert (done.returncode, done.stderr) == (2, f"cudalint: {name}: is no ordinary file\n")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_ignores_nothing(cudalint, write, folder, make):
+    write("sub/k.cu", GAP)
+    make(folder / ".gitignore")
+    assert cudalint.concise(".") == cudalint.concise("sub") == ["sub/k.cu:5: CL001"]
+
+
+def test_a_baseline_is_of_everything(cudalint, write):
+    write("k.cu", GAP)
+    old = write("old.json", "as it was")
+    done = cudalint("check", "--write-baseline", "old.json", "k.cu", "missing.cu")
+    assert done.returncode == 2
+    assert done.stderr.endswith("cudalint: old.json is not written: not everything was checked\n")
+    assert old.read_text() == "as it was"
 
 
 def test_what_is_no_file_is_refused(cudalint, folder):

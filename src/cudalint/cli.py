@@ -94,8 +94,10 @@ def _check_options(check: _Parser) -> None:
     rules.add_argument("--select", type=_codes, action="extend", metavar="RULES", help="only these")
     rules.add_argument("--extend-select", type=_codes, action="extend", metavar="RULES", help="these too", default=[])
     rules.add_argument("--ignore", type=_codes, action="extend", metavar="RULES", help="not these", default=[])
-    rules.add_argument("--baseline", metavar="FILE", help="report only what is not in this baseline")
-    rules.add_argument("--write-baseline", metavar="FILE", help="accept today's findings: write them to FILE")
+    rules.add_argument("--baseline", type=_name, metavar="FILE", help="report only what is not in this baseline")
+    rules.add_argument(
+        "--write-baseline", type=_name, metavar="FILE", help="accept today's findings: write them to FILE"
+    )
     rules.add_argument(
         "--changed-since", metavar="REV",
         help="report only what concerns a function, macro or launch that differs from the git revision REV",
@@ -116,15 +118,19 @@ def _check_options(check: _Parser) -> None:
     )
     output = check.add_argument_group("output")
     output.add_argument("--output-format", choices=FORMATS, default="full", help="default: full")
-    output.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
+    output.add_argument("--output-file", type=_name, metavar="FILE", help="write the report there instead of to stdout")
     output.add_argument("--statistics", action="store_true", help="count the findings by rule, after the report")
     output.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
     files = check.add_argument_group("files and configuration")
     files.add_argument("--stdin-filename", metavar="NAME", help="check the text on stdin as the file NAME")
-    files.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    files.add_argument(
+        "--config", type=_name, metavar="FILE", help="use this configuration instead of the ones in the tree"
+    )
     files.add_argument("--isolated", action="store_true", help="use no configuration file")
     files.add_argument("--force-exclude", action="store_true", help="leave out files named here that a walk leaves out")
-    files.add_argument("--compile-commands", metavar="FILE", help="take include paths and macros from this database")
+    files.add_argument(
+        "--compile-commands", type=_name, metavar="FILE", help="take include paths and macros from this database"
+    )
     files.add_argument("--jobs", type=_jobs, metavar="N", help="processes (default: one a core for many files)")
     files.add_argument("--no-cache", action="store_true", help=argparse.SUPPRESS)
 
@@ -147,12 +153,20 @@ def _confirm_options(confirm: _Parser) -> None:
         help="sim: simulate, nothing is executed; cupy: compile the kernels and run them on the GPU; auto: cupy where"
         " there is a GPU that CuPy can use (default)",
     )  # fmt: skip
-    confirm.add_argument("--html", metavar="FILE", help="write a page there: the verdicts, and pictures of the runs")
-    confirm.add_argument("--repro", metavar="DIR", help="write a script there for each experiment, for CuPy and NumPy")
+    confirm.add_argument(
+        "--html", type=_name, metavar="FILE", help="write a page there: the verdicts, and pictures of the runs"
+    )
+    confirm.add_argument(
+        "--repro", type=_name, metavar="DIR", help="write a script there for each experiment, for CuPy and NumPy"
+    )
     confirm.add_argument("--sanitizer", action="store_true", help="ask compute-sanitizer about what the GPU confirmed")
     confirm.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
-    confirm.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
-    confirm.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    confirm.add_argument(
+        "--output-file", type=_name, metavar="FILE", help="write the report there instead of to stdout"
+    )
+    confirm.add_argument(
+        "--config", type=_name, metavar="FILE", help="use this configuration instead of the ones in the tree"
+    )
     confirm.add_argument("--isolated", action="store_true", help="use no configuration file")
     confirm.add_argument("--exit-zero", action="store_true", help="exit 0 even if there are findings")
 
@@ -160,8 +174,12 @@ def _confirm_options(confirm: _Parser) -> None:
 def _contract_options(contract: _Parser) -> None:
     contract.add_argument("paths", nargs="*", metavar="PATH", default=[], help="files and folders (default: .)")
     contract.add_argument("--output-format", choices=("full", "json"), default="full", help="default: full")
-    contract.add_argument("--output-file", metavar="FILE", help="write the report there instead of to stdout")
-    contract.add_argument("--config", metavar="FILE", help="use this configuration instead of the ones in the tree")
+    contract.add_argument(
+        "--output-file", type=_name, metavar="FILE", help="write the report there instead of to stdout"
+    )
+    contract.add_argument(
+        "--config", type=_name, metavar="FILE", help="use this configuration instead of the ones in the tree"
+    )
     contract.add_argument("--isolated", action="store_true", help="use no configuration file")
     contract.add_argument("--exit-zero", action="store_true", help="exit 0 even if a launch breaks a contract")
 
@@ -179,21 +197,31 @@ def _debug_options(debug: _Parser) -> None:
     debug.add_argument("file", metavar="FILE")
 
 
+def _name(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty: is a variable not set?")
+    return text
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
 def _jobs(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not _is_number(text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of processes")
     return int(text)
 
 
 def _block(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+    if not _is_number(text) or not 1 <= int(text) <= 1024:
         raise argparse.ArgumentTypeError(f"'{text}' is no block: 1 to 1024 threads")
     return int(text)
 
 
 def _seconds(text: str) -> float:
     try:
-        number = float(text)
+        number = float(text if text.isascii() else "")
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
@@ -202,8 +230,8 @@ def _seconds(text: str) -> float:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    words = text.replace(",", " ").split()
-    if not words or not all(word.isdecimal() for word in words):
+    words = [word.strip() for word in text.split(",")] if "," in text else text.split()
+    if not words or not all(map(_is_number, words)):
         raise argparse.ArgumentTypeError(f"'{text}' are no sizes")
     return tuple(int(word) for word in words)
 
@@ -316,9 +344,12 @@ def _check(options: argparse.Namespace) -> int:
     if options.write_baseline:
         from cudalint import baseline
 
+        if result.problems:
+            print(f"cudalint: {options.write_baseline} is not written: not everything was checked", file=sys.stderr)
+            return 2
         baseline.write(options.write_baseline, result.findings, result.marks)
         print(f"{len(result.findings)} findings written to {options.write_baseline}", file=sys.stderr)
-        return 2 if result.problems else 0
+        return 0
     if options.add_ignore is not None:
         return _add_ignore(options, run, result)
     if options.diff:

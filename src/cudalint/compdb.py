@@ -51,7 +51,7 @@ def read(path: str) -> dict[str, Flags]:
         return found
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise UsageError(f"{path}: not a compile_commands.json") from None
 
 

@@ -131,6 +131,8 @@ class Configs:
 
 def read(path: str, base: str, *, required: bool = False) -> Config | None:
     """The configuration in a file, or None if there is none in it; UsageError if it is wrong."""
+    if not required and os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{_shown(path)}: is no ordinary file")  # a named pipe would hold us up
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cudalint.config import Configs, Settings, matches
-from cudalint.findings import Evidence, Finding, Fix, Related, Span
+from cudalint.findings import Evidence, Finding, Fix, Related, Span, plural
 from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.source import host_of, is_host
 from cudalint.frontend.stated import WORDS
@@ -196,7 +196,7 @@ def check(paths: Sequence[str], options: Options, worker: Worker | None = None) 
     new = [group for group in groups.values() if accepted.isdisjoint(marks.get(p.key, "") for p in group)]
     final = [_one(group) for group in new]
     return Result(
-        final, problems, files - unread, excluded, lines, time.perf_counter() - began,
+        final, _distinct(problems), files - unread, excluded, lines, time.perf_counter() - began,
         len(suppressed) + len(groups) - len(final), source.__getitem__, worker, targets, unread,
         [marks.get(group[0].key, "") for group in new],
         [group[0].macro[1] if group[0].macro and len(group) > 1 else group[0].finding.span for group in new],
@@ -706,7 +706,20 @@ def _internal(path: str, where: str, fault: Exception) -> str:
         import traceback
 
         traceback.print_exception(fault)
-    return f"{_shown(path)}: internal error {where}: {_what(fault)} (CUDALINT_DEBUG=1 shows where; please report it)"
+    return f"{_shown(path)}{_INTERNAL}{where}: {_what(fault)} (CUDALINT_DEBUG=1 shows where; please report it)"
+
+
+_INTERNAL = ": internal error "
+
+
+def _distinct(problems: Iterable[str]) -> list[str]:
+    """The same fault of ours in several files is told once."""
+    files: dict[str, list[str]] = {}
+    for problem in problems:
+        path, internal, fault = problem.partition(_INTERNAL)
+        files.setdefault(internal + fault if internal else problem, []).append(path if internal else "")
+    more = {fault: f" and {plural(len(paths) - 1, 'more file')}" for fault, paths in files.items() if len(paths) > 1}
+    return [f"{paths[0]}{more.get(fault, '') if paths[0] else ''}{fault}" for fault, paths in files.items()]
 
 
 def _what(fault: Exception) -> str:

@@ -87,6 +87,8 @@ def is_cuda(path: str) -> bool:
     """Is the file CUDA by its name or by its content, or is there CUDA in it? False for one that cannot be read."""
     if path.lower().endswith(CUDA):
         return True
+    if not os.path.isfile(path):
+        return False
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -110,7 +112,7 @@ class _Walker:
         settings = self._configs.of(folder, self._top)
         if folder != self._top and any(entry.name == "pyvenv.cfg" for entry in entries):
             return  # an environment: what is installed there is others' code
-        if any(entry.name == ".gitignore" for entry in entries):
+        if any(entry.name == ".gitignore" and entry.is_file() for entry in entries):
             ignores = (*ignores, _Ignore(folder))
         for entry in entries:
             name = entry.name
@@ -146,8 +148,11 @@ class _Ignore:
         if self._spec is None:
             from pathspec import GitIgnoreSpec
 
-            with open(os.path.join(self._folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-                self._spec = GitIgnoreSpec.from_lines(file)
+            try:
+                with open(os.path.join(self._folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
+                    self._spec = GitIgnoreSpec.from_lines(file)
+            except OSError:  # git cannot read it either
+                self._spec = GitIgnoreSpec([])
         inside = os.path.relpath(path, self._folder).replace(os.sep, "/")
         if not folderish:
             included: bool | None = self._spec.check_file(inside).include

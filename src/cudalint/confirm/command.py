@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None and not os.path.isdir(os.path.dirname(os.path.abspath(options.html))):
         raise UsageError(f"--html: there is no folder for {options.html}")
     if options.html is not None and (not options.html or os.path.isdir(options.html)):
-        raise UsageError(f"--html: {options.html or 'an empty name'} is no file")
+        raise UsageError(f"--html: {options.html} is no file")
     backend = _backend(options.backend)
     scripts = options.repro is not None or options.sanitizer
     limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts, options.html is not None)
@@ -117,9 +117,12 @@ def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:
             print(f"cudalint: no script for {name}: {symptom}", file=sys.stderr)
             continue
         if options.repro is not None:
-            os.makedirs(options.repro, exist_ok=True)
-            with open(os.path.join(options.repro, name), "w", encoding="utf-8") as file:
-                file.write(text)
+            try:
+                os.makedirs(options.repro, exist_ok=True)
+                with open(os.path.join(options.repro, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            except OSError as fault:
+                raise UsageError(f"--repro {options.repro}: cannot be written ({fault.strerror})") from fault
             print(f"cudalint: wrote {os.path.join(options.repro, name)}", file=sys.stderr)
         if options.sanitizer:
             print(f"cudalint: {name.removesuffix('.py')}: {sanitize(text, symptom)}", file=sys.stderr)

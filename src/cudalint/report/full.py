@@ -103,6 +103,7 @@ def _width(text: str) -> int:
 def _summary(report: Report) -> str:
     unread = f"{plural(report.unread, 'file')} could not be read" if report.unread else ""
     if not report.findings:
+        unread = unread or "not everything was checked" * bool(report.problems)
         read = f"No findings in {plural(report.files, 'file')}" if report.files else unread and "Nothing was checked"
         return "; ".join(part for part in (read, unread) if part) + ".\n" if read else ""
     levels = [f.level for f in report.findings]
