@@ -153,9 +153,7 @@ def _confirm_options(confirm: _Parser) -> None:
         help="sim: simulate, nothing is executed; cupy: compile the kernels and run them on the GPU; auto: cupy where"
         " there is a GPU that CuPy can use (default)",
     )  # fmt: skip
-    confirm.add_argument(
-        "--html", type=_name, metavar="FILE", help="write a page there: the verdicts, and pictures of the runs"
-    )
+    confirm.add_argument("--html", metavar="FILE", help="write a page there: the verdicts, and pictures of the runs")
     confirm.add_argument(
         "--repro", type=_name, metavar="DIR", help="write a script there for each experiment, for CuPy and NumPy"
     )

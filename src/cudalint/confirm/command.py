@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None and not os.path.isdir(os.path.dirname(os.path.abspath(options.html))):
         raise UsageError(f"--html: there is no folder for {options.html}")
     if options.html is not None and (not options.html or os.path.isdir(options.html)):
-        raise UsageError(f"--html: {options.html} is no file")
+        raise UsageError(f"--html: {options.html or 'an empty name'} is no file")
     backend = _backend(options.backend)
     scripts = options.repro is not None or options.sanitizer
     limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts, options.html is not None)

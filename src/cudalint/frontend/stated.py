@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from cudalint.frontend.conditions import evaluate
 from cudalint.frontend.parse import descendants, parse
 from cudalint.lazy import NamedTuple, pattern
 
@@ -74,10 +75,29 @@ def _fault(word: str, condition: bytes | None, before: bytes) -> str | None:
         return f"'cudalint: {word}()' states nothing"
     if not _is_condition(condition):
         return f"'{condition.decode('utf-8', 'replace').strip()}' is no condition"
+    undefined = _undefined(condition)
+    if undefined is not None:
+        return f"'{undefined}' is undefined"
     if not _NAME.search(condition):
         return f"'{condition.decode('utf-8', 'replace').strip()}' says nothing of a size or a launch"
     if before not in _PLACES:
         return f"'cudalint: {word}' must stand where a statement may"
+    return None
+
+
+def _undefined(condition: bytes) -> str | None:
+    """The operation in a condition that has no value: of it nothing would follow, or everything."""
+    text = b"bool stated = (" + condition + b");"
+    for node in descendants(parse(text).root_node):
+        operator = node.child_by_field_name("operator") if node.type == "binary_expression" else None
+        right = node.child_by_field_name("right")
+        if operator is None or right is None or operator.type not in _PARTIAL:
+            continue
+        by = text[right.start_byte : right.end_byte]
+        if not _NAME.search(by):
+            value = evaluate(by, {})
+            if value == 0 if operator.type in "/%" else not 0 <= value < 64:
+                return text[node.start_byte : node.end_byte].decode("utf-8", "replace")
     return None
 
 
@@ -89,9 +109,11 @@ def _is_condition(text: bytes) -> bool:
         if depth < 0 or character == 0x3B:
             return False
     root = parse(b"bool stated = (" + text + b");").root_node
-    return not root.has_error and not any(node.type in _EFFECTS for node in descendants(root))
+    return not root.has_error and not any(node.type in (*_EFFECTS, *_TEXTS) for node in descendants(root))
 
 
+_PARTIAL = ("/", "%", "<<", ">>")
+_TEXTS = ("string_literal", "raw_string_literal", "concatenated_string")
 _EFFECTS = ("assignment_expression", "update_expression", "comma_expression", "lambda_expression")
 _NAME = pattern(rb"\b(?!true\b|false\b|nullptr\b)[A-Za-z_]\w*")
 
