@@ -310,7 +310,8 @@ def experiment_cl307(bench: Bench) -> Plan:
         if found is None and share > x:
             found = oracle.unset(run) or oracle.independence(run, f"in blocks of {share}")
         if found is None and tree is not None:
-            found = oracle.short_sums(run, 2, value(run, t.poly(tree.width)) or x, elements(run))
+            # A tree wider than the block has places that are no element's.
+            found = oracle.short_sums(run, 2, min(value(run, t.poly(tree.width)) or x, x), elements(run))
         return found
 
     def elements(run: Run) -> int | None:
