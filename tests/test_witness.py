@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -928,3 +929,33 @@ def test_a_pack_side_by_side_is_counted_in_scalars(cudalint: Cudalint, write: Ca
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL203", "packs.cu")
     assert finding["witness"]["sizes"]["columns"] == finding["witness"]["values"]["elements without a thread"] == 4
+
+
+def test_an_index_without_a_sign_wraps(cudalint, write):
+    """What lies before the first element is element 4,294,967,295 where the index is unsigned, and -1 where not."""
+    write("before.cu", """\
+__global__ void change(const float *a, float *d, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) d[i] = a[i] - a[i - 1];
+}
+__global__ void turned(const float *a, float *d, unsigned n) {
+    __shared__ float s[128];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? a[i] : 0.0f;
+    __syncthreads();
+    if (i < n) d[i] = s[126 - threadIdx.x] + a[i - 1];
+}
+void run(const float *a, float *d, unsigned n) {
+    if (n == 0 || n > 1000000) return;
+    change<<<(n + 127) / 128, 128>>>(a, d, n);
+    turned<<<(n + 127) / 128, 128>>>(a, d, n);
+}
+""")
+    found = cudalint.json("--select", "CL402,CL404", "before.cu")
+    assert [(x["code"], x["witness"]["values"]["index"]) for x in found] == [
+        ("CL402", 4294967295), ("CL404", 4294967295), ("CL402", -1),
+    ]  # fmt: skip
+    assert "comes to element 4,294,967,295" in found[0]["message"]
+    done = cudalint("confirm", "before.cu", "--select", "CL402,CL404", "--output-format", "json")
+    evidence = [x["evidence"] for x in json.loads(done.stdout)]
+    assert [(x["verdict"], x["prediction"]["held"]) for x in evidence] == [("confirmed", True)] * 3

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Obj
     from cudalint.facts.kernels import Case, Coordinate
-    from cudalint.facts.model import Launch
+    from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
     from cudalint.rules.draft import FixDraft
     from cudalint.rules.overlap import Overlap

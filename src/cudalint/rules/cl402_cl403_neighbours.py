@@ -12,7 +12,7 @@ from cudalint.facts.events import Pointer, Record, chain, conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness, plural
+from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
@@ -352,14 +352,15 @@ def _draft(kernel: Kernel, access: Access, found: _Beyond) -> Draft:
     where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
     exact = unreached(kernel, trial)
+    element = support.element(access, found.element)
     end = f", of {plural(found.extent, 'element')}" if found.element >= 0 else ""
-    values: dict[str, int | str] = {"index": found.element}
+    values: dict[str, int | str] = {"index": element}
     if found.extent >= 0:
         values["elements"] = found.extent
     return Draft(
         "CL402", access.fn, access.fn.file, access.node.start, access.node.end,
         f"the tests bound the index, not what `{support.text(access.fn, access.node)}` touches beside it: {at}{where} "
-        f"comes to element {found.element}{end}{support.EXACT if exact else ''}",
+        f"comes to element {digits(element)}{end}{support.EXACT if exact else ''}",
         "test the neighbour itself, or clamp or wrap its index",
         Witness(trial.sizes, None if exact else trial.grid, trial.block, (visit.block, visit.thread), values),
         (*support.launched_at(kernel, 1), *support.calls(access)),

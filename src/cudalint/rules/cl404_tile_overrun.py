@@ -10,7 +10,7 @@ from cudalint.facts.events import chain
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM
 from cudalint.facts.uniformity import expand
-from cudalint.findings import Witness, plural
+from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
@@ -129,17 +129,17 @@ def _cases(kernel: Kernel, terms: list[Term]) -> Iterator[Trial]:
 
 def _draft(kernel: Kernel, access: Access, found: _Outside) -> Draft:
     trial, visit = found.trial, found.visit
-    extent = access.obj.extent or 0
+    extent, element = access.obj.extent or 0, support.element(access, found.element)
     where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
     return Draft(
         "CL404", access.fn, access.fn.file, access.node.start, access.node.end,
         f"`{support.text(access.fn, access.node)}` leaves the shared array: `{access.obj.name}` has "
-        f"{plural(extent, 'element')}, and {at}{where} comes to element {found.element}",
+        f"{plural(extent, 'element')}, and {at}{where} comes to element {digits(element)}",
         _help(access),
         Witness(
             trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
-            {"index": found.element, "elements": extent},
+            {"index": element, "elements": extent},
         ),
         (*support.launched_at(kernel, 1), *support.calls(access)),
     )  # fmt: skip

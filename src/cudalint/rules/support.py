@@ -13,13 +13,14 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX, THREADS_MAX
+from cudalint.ir.nodes import Index, Ref
 from cudalint.ir.types import Float, Int
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from cudalint.facts.events import CallSite, Event, Guard
+    from cudalint.facts.events import Access, CallSite, Event, Guard
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -42,6 +43,15 @@ _DROPPED: dict[Level, Level] = {"error": "warning", "warning": "note", "note": "
 def text(fn: Function, node: Node) -> str:
     """The source of a node on one line, clipped, for use in a message."""
     return clip(fn.file, node.start, node.end)
+
+
+def element(access: Access, at: int) -> int:
+    """The element that an access comes to where its index is ``at``: -1 of 32 bits without a sign is 4,294,967,295."""
+    node = access.node
+    if at >= 0 or not isinstance(node, Index) or not isinstance(node.base, Ref):
+        return at
+    type_, whole = node.index.type, node.base.var.name == access.obj.name
+    return type_.wrap(at) if whole and isinstance(type_, Int) and not type_.signed and type_.bits == 32 else at
 
 
 def clip(file: SourceFile, start: int, end: int) -> str:
