@@ -276,7 +276,8 @@ def grid_waits(run: Run) -> Fault | None:
 
 
 def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
-    """Results of a maximum (``max``) above all inputs, of a minimum below, products that are 0."""
+    """Results of a maximum (``max``) above all inputs, of a minimum below, products that are 0; what is as far from 0
+    as the inputs was made of them."""
 
     def judge(run: Run) -> Fault | None:
         for name, state in run.seen.buffers.items():
@@ -286,7 +287,7 @@ def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
             if values.dtype.kind not in "if":
                 continue
             wrong = values > inputs if op == "max" else values < inputs if op == "min" else values == 0
-            found = np.flatnonzero(due & wrong)
+            found = np.flatnonzero(due & wrong & (values != -inputs))
             if len(found):
                 at = int(found[0])
                 text = f"`{name}[{at}]` is {values[at]:.6g}, of inputs that are all {inputs}"

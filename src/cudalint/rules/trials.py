@@ -76,7 +76,7 @@ def trials(
         for case in support.assignments_at(launch, [launch.at_launch(x) for x in own], data):
             env = support.with_parameters(launch, case.env)
             yield Trial(launch, env, case.grid, case.block, {**constants, **case.named})
-    if alone and not (kernel.launches and any(map(_counts_blocks, own))):
+    if alone and not (kernel.launches and any(map(counts_blocks, own))):
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.
             if not promised or not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
@@ -91,7 +91,7 @@ def _is_data(leaf: Term, level: int, shared: bool) -> bool:
     return level > t.UNIFORM or w.unseen(leaf) or getattr(info.data, "kind", "") == "template"
 
 
-def _counts_blocks(term: Term) -> bool:
+def counts_blocks(term: Term) -> bool:
     """Whether a term tests a block's number against that of all blocks, as ``blockIdx.x == gridDim.x - 1`` does."""
     return any(
         x.op in ("eq", "lt", "le") and {leaf.data.kind for leaf in t.leaves(x)} == {"bid", "gdim"}
