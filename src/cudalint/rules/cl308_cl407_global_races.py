@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
+from cudalint.facts.ids import BID, TID
+from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness
 from cudalint.lazy import NamedTuple
 from cudalint.rules import cl201_cl211_strides, launches, support
@@ -242,27 +245,35 @@ def check_stencil(kernel: Kernel) -> Iterator[Draft]:
         return
     told: set[Obj] = set()
     for same in concrete.launches(kernel, concrete.terms_of(flow)):
-        for array, (accesses, distances) in found.items():
+        for array, item in found.items():
             if array in told:
                 continue
-            met = [_stencil(kernel, accesses, distances, x) for x in same]
+            met = [_stencil(kernel, item, x) for x in same]
             if met[0] is not None and all(x is not None for x in met):
                 told.add(array)
                 yield _stencil_draft(met[0], same[0])
 
 
-def _neighbours(kernel: Kernel) -> dict[Obj, tuple[set[Access], list[Poly]]]:
-    """For each array that is written and read a fixed distance beside: those accesses, and the distances."""
+class _InPlace(NamedTuple):
+    """The accesses to an array that is written and read beside what is written: a fixed distance beside (of the
+    ``distances``), or at an index that runs another way (the ``crossing`` pairs of a read and a write)."""
+
+    accesses: set[Access]
+    distances: list[Poly]
+    crossing: list[tuple[Access, Access]]
+
+
+def _neighbours(kernel: Kernel) -> dict[Obj, _InPlace]:
+    """The arrays that are written and read beside what is written."""
     same = _aliases(kernel)
     by_array: dict[Obj, tuple[list[Access], list[Access]]] = {}
     for access in kernel.flow.accesses:
         if access.obj.kind == "global" and access.scalar is not None and races.is_plain(access.obj):
             reads, writes = by_array.setdefault(same.get(access.obj, access.obj), ([], []))
             (reads if access.mode == "r" else writes).append(access)
-    result: dict[Obj, tuple[set[Access], list[Poly]]] = {}
+    result: dict[Obj, _InPlace] = {}
     for array, (reads, writes) in by_array.items():
-        wanted: set[Access] = set()
-        distances: list[Poly] = []
+        found = _InPlace(set(), [], [])
         for write in writes[:_MOST] if reads else ():
             if write.mode == "atomic":
                 continue
@@ -271,12 +282,28 @@ def _neighbours(kernel: Kernel) -> dict[Obj, tuple[set[Access], list[Poly]]]:
                 if p and all(
                     x.op == "const" or (x.op == "atom" and x.data.kind in ("param", "name")) for x in t.atoms_of(p)
                 ):
-                    wanted |= {read, write}
-                    if p not in distances:
-                        distances.append(p)
-        if wanted and not any(_held(kernel, x) for x in wanted):
-            result[array] = wanted, distances
+                    found.accesses.update((read, write))
+                    if p not in found.distances:
+                        found.distances.append(p)
+                elif p and (own := _own_ids(write)) and own == _own_ids(read):
+                    found.accesses.update((read, write))
+                    found.crossing.append((read, write))
+        if found.accesses and not any(_held(kernel, x) for x in found.accesses):
+            result[array] = found
     return result
+
+
+def _own_ids(access: Access) -> set[Term]:
+    """The launch ids of an address by which each thread comes to an element, made of them and of sizes that its index
+    is tested against; none where something else takes part."""
+    atoms = set(t.atoms_of(expand(access.scalar or {})))
+    tested = {x for term in conjuncts(access.guard) for x in t.leaves(term)}
+    if any(x.op != "atom" or not (x.data.kind in _PLACED or (x.data.kind == "param" and x in tested)) for x in atoms):
+        return set()
+    return {x for x in atoms if x.data.kind != "param"}
+
+
+_PLACED = frozenset({"tid", "bid", "bdim"})
 
 
 _MOST = 24
@@ -298,14 +325,19 @@ def _aliases(kernel: Kernel) -> dict[Obj, Obj]:
     return found
 
 
-def _stencil(kernel: Kernel, accesses: set[Access], distances: list[Poly], launched: Launched) -> Meeting | None:
-    numbers = []
-    for p in distances:
+def _stencil(kernel: Kernel, item: _InPlace, launched: Launched) -> Meeting | None:
+    numbers, accesses = [], item.accesses
+    for p in item.distances:
         try:
             numbers.append(abs(sum(c * _product(m, launched) for m, c in p.items())))
         except t.Undefined:
             continue
     threads, same = races.spread(launched, dict.fromkeys(numbers)), _aliases(kernel)
+    try:
+        found = [x for pair in item.crossing for x in _partners(pair, threads[:_READERS], launched)]
+    except t.Undefined:
+        found = []
+    threads = list(dict.fromkeys([*threads, *found]))
     # Where blocks keep to parts of their own, or there is one block and barriers in it, CL304 speaks.
     if any(x > 1 for x in launched.grid):
         apart = races.Replay(kernel.flow, launched, threads, accesses, across=True, apart=True, same=same)
@@ -314,6 +346,41 @@ def _stencil(kernel: Kernel, accesses: set[Access], distances: list[Poly], launc
     elif any(x.scope == "block" for x in kernel.flow.barriers):
         return None
     return _beside(races.Replay(kernel.flow, launched, threads, accesses, across=True, same=same))
+
+
+def _partners(pair: tuple[Access, Access], readers: list[Thread], launched: Launched) -> Iterator[Thread]:
+    """The threads that write what some others read."""
+    read, write = (_Line(expand(x.scalar or {}), launched) for x in pair)
+    wanted = {read.at(x) for x in readers}
+    (gx, gy, gz), (bx, by, bz) = launched.grid, launched.block
+    if gx * gy * gz * bx * by * bz <= _THREADS:
+        for z, y, x, k, j, i in product(*map(range, (gz, gy, gx, bz, by, bx))):
+            if write.at(((x, y, z), (i, j, k))) in wanted:
+                yield (x, y, z), (i, j, k)
+
+
+_THREADS = 1 << 12
+_READERS = 16
+
+
+class _Line:
+    """An address as numbers of a launch: what each of a block's and a thread's numbers adds to it."""
+
+    def __init__(self, p: Poly, launched: Launched) -> None:
+        self.start, self.steps = 0, [0] * 6
+        ids = [*BID.values(), *TID.values()]
+        for monomial, coefficient in p.items():
+            own = [x for x in monomial if x in ids]
+            if len(own) > 1:
+                raise t.Undefined
+            coefficient *= _product(tuple([x for x in monomial if x not in ids]), launched)
+            if own:
+                self.steps[ids.index(own[0])] += coefficient
+            else:
+                self.start += coefficient
+
+    def at(self, thread: Thread) -> int:
+        return self.start + sum(step * x for step, x in zip(self.steps, (*thread[0], *thread[1])))
 
 
 def _beside(replay: races.Replay) -> Meeting | None:
@@ -376,7 +443,7 @@ def experiment_cl407(bench: Bench) -> Plan:
     )
     if len(blocks) > 1 and any(x.scope == "block" for x in bench.kernel.flow.barriers):
         raise Unready("the two threads are of two blocks, and the simulator tells races within a block only")
-    names = {a.obj.name for accesses, _ in _neighbours(bench.kernel).values() for a in accesses}
+    names = {a.obj.name for item in _neighbours(bench.kernel).values() for a in item.accesses}
 
     def judge(run: Run) -> Fault | None:
         return oracle.races(run, names)
