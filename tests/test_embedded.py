@@ -172,6 +172,8 @@ ENTRIES = [
     ("from torch.utils.cpp_extension import load_inline", "load_inline(name='n', cpp_sources='', cuda_sources=[{}])"),
     ("from cuda.core.experimental import Program", "Program({}, code_type='c++')"),
     ("from cuda.bindings import nvrtc", "nvrtc.nvrtcCreateProgram(str.encode({}), b'k', 0, [], [])"),
+    ("from cuda.bindings import nvrtc", "nvrtc.nvrtcCreateProgram(b{}, b'k', 0, [], [])"),
+    ("from cuda.bindings import nvrtc", "nvrtc.nvrtcCreateProgram(Rb{}, b'k', 0, [], [])"),
     ("import cupy\nTEXT = {}", "cupy.RawModule(code=TEXT)"),
     ("import cupy\ndef f():\n  text: str = {}", "  return cupy.RawModule(code=text.encode())"),
     ("import cupy\nTEXT = {}\ndef f():", "  return lambda: cupy.RawModule(code=TEXT)"),
@@ -185,6 +187,13 @@ def test_what_takes_cuda(start: str, call: str) -> None:
     text = f"{start}\n{call}\n".replace("{}", f'"""{FAULTY}"""')
     *_, found = sources("/a.py", text.encode()).values()
     assert found.raw.decode().strip() == FAULTY.strip()
+
+
+def test_a_repair_in_a_literal_of_bytes(cudalint: Cudalint, write: Write) -> None:
+    text = KERNEL + "void run(float *x, int n) { if (n > 0) scale<<<(n + 255) / 256, 256>>>(x, n); }\n"
+    path = write("a.py", f'from cuda import nvrtc\nnvrtc.nvrtcCreateProgram(b"""\\x0a// \\u0041\n{text}""", b"k")\n')
+    assert "1 finding repaired" in cudalint("check", "--fix", "--select", "CL104", "a.py").stderr
+    assert "<<<n / 256 + (n % 256 != 0), 256>>>" in path.read_text()
 
 
 NOT_CUDA = [

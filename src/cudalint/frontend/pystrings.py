@@ -216,7 +216,7 @@ class _Module:
         """The texts that an expression may be; Unreadable if it may be another."""
         if step > _MOST_STEPS:
             raise Unreadable(node, "it is put together from too many names")
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             return [[node]]
         if isinstance(node, ast.Constant) and node.value is None:
             return []
@@ -269,8 +269,8 @@ class _Module:
     def shows_cuda(self, node: ast.expr, scopes: tuple[Scope, ...], step: int) -> bool:
         """Is there CUDA in the literals of an expression, or behind its names?"""
         for each in ast.walk(node):
-            if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                if holds_cuda(each.value.encode("utf-8", "replace")):
+            if isinstance(each, ast.Constant) and isinstance(each.value, (str, bytes)):
+                if holds_cuda(_bytes(each.value)):
                     return True
             elif isinstance(each, ast.Name) and step < _MOST_STEPS:
                 assigned, around = self._assigned(each, scopes, every=True)
@@ -297,9 +297,13 @@ class _Module:
             at = len(layer.text)
             if not writer.read(layer, start, end):
                 return None
-            if layer.text[at:] != part.value.encode("utf-8", "replace"):  # type: ignore[union-attr]  # a str
+            if layer.text[at:] != _bytes(part.value):  # type: ignore[arg-type]  # a str or bytes
                 return None
         return layer
+
+
+def _bytes(literal: str | bytes) -> bytes:
+    return literal.encode("utf-8", "replace") if isinstance(literal, str) else literal
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[ast.Name, ast.expr | None]]:
@@ -336,6 +340,8 @@ def _encoded(node: ast.expr) -> ast.expr | None:
 
 
 class _Token(NamedTuple):
+    kind: type
+    """str or bytes."""
     raw: bool
     quote: str
     node: tuple[int, int]
@@ -357,14 +363,15 @@ class _Writer:
             return False
         while (start := _BETWEEN.match(raw, start, end).end()) < end:  # type: ignore[union-attr]  # it matches anything
             head = _LITERAL.match(raw, start, end)
-            if head is None or not set(head[1].lower()) <= set(b"ru"):
+            if head is None or not set(head[1].lower()) <= set(b"rub"):
                 return False
             tail = _ENDS[head[2]].match(raw, head.end(), end)
             if tail is None:
                 return False
-            is_raw = b"r" in head[1].lower()
-            self._tokens.append(_Token(is_raw, head[2].decode(), node))
-            _add_body(layer, raw, head.end(), tail.end() - len(head[2]), is_raw, len(self._tokens) - 1)
+            prefix = head[1].lower()
+            token = _Token(bytes if b"b" in prefix else str, b"r" in prefix, head[2].decode(), node)
+            self._tokens.append(token)
+            _add_body(layer, raw, head.end(), tail.end() - len(head[2]), token, len(self._tokens) - 1)
             start = tail.end()
         self._texts[node] = at, len(layer.text)
         return True
@@ -392,28 +399,30 @@ class _Writer:
             return None
         statement = tree.body[0]
         value = statement.value if isinstance(statement, ast.Expr) else None
-        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, (str, bytes)):
             return None
-        return spelled if value.value.encode("utf-8", "replace") == meant else None
+        return spelled if _bytes(value.value) == meant else None
 
 
-def _add_body(layer: Layer, raw: bytes, start: int, end: int, is_raw: bool, token: int) -> None:
+def _add_body(layer: Layer, raw: bytes, start: int, end: int, token: _Token, number: int) -> None:
     """The characters between the quotes."""
     at = start
-    for match in (_NEWLINE if is_raw else _ESCAPE).finditer(raw, start, end):
-        text = _meaning(match[0])
+    for match in (_NEWLINE if token.raw else _ESCAPE).finditer(raw, start, end):
+        text = _meaning(match[0], token.kind)
         if text is None:
             continue  # a backslash that means itself
-        layer.add(raw[at : match.start()], at, match.start(), token)
-        layer.add(text, match.start(), match.end(), token)
+        layer.add(raw[at : match.start()], at, match.start(), number)
+        layer.add(text, match.start(), match.end(), number)
         at = match.end()
-    layer.add(raw[at:end], at, end, token)
+    layer.add(raw[at:end], at, end, number)
 
 
-def _meaning(escape: bytes) -> bytes | None:
+def _meaning(escape: bytes, kind: type) -> bytes | None:
     if escape[:1] == b"\r":
         return b"\n"
     rest = escape[1:]
+    if kind is bytes and rest[:1] in (b"u", b"U", b"N"):
+        return None
     if rest in _SIMPLE:
         return _SIMPLE[rest]
     digits = rest.lstrip(b"xuU")
