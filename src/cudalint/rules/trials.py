@@ -13,6 +13,7 @@ from cudalint.facts import kernels, search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import chain
+from cudalint.ir.types import Int
 from cudalint.lazy import NamedTuple
 from cudalint.rules import support
 
@@ -157,14 +158,22 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     """
     guards = [support.over_passes(g.term) for g in chain(event.guard)]
     loops = [g.loop for g in chain(event.guard) if g.loop is not None]
-    known = sorted({abs(int(c)) for c in w.constants([*guards, *terms])})
-    places = [_places(extent, known) for extent in trial.block]
+    known = {abs(int(c)) for c in w.constants([*guards, *terms])}
+    fixed = _fixed(trial, guards)
+    places = [_places(extent, sorted(known | {n % extent for n in fixed})) for extent in trial.block]
     for block in trial.blocks():
         for i, j, k in trial.threads() if every else product(*places):
             thread = i, j, k
             for env in _passes(loops, trial.at(block, thread), (0, 1) if every else (0,)):
                 if all(_holds(x, env) for x in guards):
                     yield Visit(block, thread, env)
+
+
+def _fixed(trial: Trial, guards: list[Term]) -> set[int]:
+    """The sizes that the launch passes as constants: their ends lie wherever in a block they lie."""
+    passed = trial.launch.mapping if trial.launch is not None else {}
+    tested = {x for term in guards for x in t.leaves(term) if isinstance(x.type, Int)}
+    return {trial.env[x] for x in tested if x in trial.env and x in passed and passed[x].op == "const"}
 
 
 def _places(extent: int, known: Iterable[int]) -> list[int]:
