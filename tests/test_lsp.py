@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -748,8 +750,6 @@ def test_without_pygls_one_line_says_what_to_install(tmp_path: Path) -> None:
         (b"Content-Length: many\r\n\r\n{}", "'Content-Length: many' is no header of a message"),
         (b"\xff\x1b[31m\x00\r\n", "is no header of a message"),
         (b"Content-Length: 999999999999\r\n\r\n{}", "a message of 999999999999 bytes is refused"),
-        (b"Content-Length: 2\r\n\r\n[}", "'[}' is no JSON object"),
-        (b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000, "is no JSON object"),
     ],
 )
 def test_what_is_not_the_protocol_is_told_in_one_line(cudalint, sent, told) -> None:
@@ -758,6 +758,63 @@ def test_what_is_not_the_protocol_is_told_in_one_line(cudalint, sent, told) -> N
     assert done.stderr.startswith("cudalint: lsp: ")
     assert told in done.stderr
     assert "\x1b" not in done.stderr
+
+
+def answers(cudalint, *messages: Any) -> list[tuple[Any, int | None]]:
+    """The request, and the code of the error if it is one, of what the server answers."""
+    bodies = [x if isinstance(x, bytes) else json.dumps({"jsonrpc": "2.0", **x}).encode() for x in messages]
+    done = cudalint("lsp", stdin=b"".join(b"Content-Length: %d\r\n\r\n%b" % (len(x), x) for x in bodies))
+    found = re.findall(r'\{"(?:id|error|result|jsonrpc)".*?(?=Content-Length|\Z)', done.stdout, re.DOTALL)
+    said = [json.loads(text) for text in found]
+    return [(x["id"], x.get("error", {}).get("code")) for x in said if "id" in x and "method" not in x]
+
+
+START = {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+
+
+@pytest.mark.parametrize("params", [{}, None, [1], {"textDocument": 1}])
+def test_a_request_with_bad_parameters_is_answered(cudalint, params) -> None:
+    bad = {"id": 2, "method": "textDocument/hover", "params": params}
+    assert answers(cudalint, START, bad, {"id": 3, "method": "shutdown"}) == [(1, None), (2, -32602), (3, None)]
+
+
+@pytest.mark.parametrize("arguments", [None, [], ["a"], ["a", 5], ["a", ["b"], "c"]])
+def test_a_command_with_bad_arguments_is_answered(cudalint, arguments) -> None:
+    bad = {"id": 2, "method": "workspace/executeCommand", "params": {"command": "cudalint.confirm"}}
+    if arguments is not None:
+        bad["params"]["arguments"] = arguments
+    assert answers(cudalint, START, bad, {"id": 3, "method": "shutdown"}) == [(1, None), (2, -32602), (3, None)]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"), [(b"[}", -32700), (b"[" * 200_000, -32700), (b"[1]", -32600), (b"1", -32600)]
+)
+def test_a_message_that_is_no_object_is_answered(cudalint, body, code) -> None:
+    assert answers(cudalint, body, START) == [(None, code), (1, None)]
+
+
+def test_what_comes_at_the_wrong_time_is_answered(cudalint) -> None:
+    assert answers(cudalint, START, {**START, "id": 2}) == [(1, None), (2, -32600)]
+    late = {
+        "id": 3,
+        "method": "textDocument/hover",
+        "params": {"textDocument": {"uri": "file:///a.cu"}, "position": {"line": 0, "character": 0}},
+    }
+    assert answers(cudalint, START, {"id": 2, "method": "shutdown"}, late) == [(1, None), (2, None), (3, -32600)]
+
+
+def test_an_interrupt_ends_it_without_a_word(tmp_path: Path) -> None:
+    body = json.dumps({"jsonrpc": "2.0", **START}).encode()
+    command = [sys.executable, "-m", "cudalint", "lsp"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as server:
+        assert server.stdin and server.stdout and server.stderr
+        server.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+        server.stdin.flush()
+        server.stdout.readline()
+        server.send_signal(signal.SIGINT)
+        assert server.wait(PATIENCE) == 130
+        assert server.stderr.read() == b""
 
 
 def test_messages_without_sense_are_told_and_the_next_one_is_read(cudalint) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 
 from lsprotocol import types
@@ -126,6 +127,7 @@ def run() -> int:
     log.propagate, log.handlers = False, [OneLine(logging.WARNING)]
     wire = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what anything prints, a library of C too, is not for the client
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # a thread waits for the client: nothing else would end it
     ls = server()
     ls.start_io(Messages(sys.stdin.buffer), wire)  # type: ignore[arg-type]  # all that is asked of it is there
     return int(not ls.shut_down)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
+from pygls.exceptions import JsonRpcException, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
 
 from cudalint import __version__
@@ -21,6 +22,7 @@ from cudalint.lsp.diagnostics import diagnostic, uri_of
 from cudalint.lsp.lane import Lane
 from cudalint.lsp.session import Session, Text, path_of
 from cudalint.lsp.text import Lines
+from cudalint.lsp.wire import Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -50,7 +52,7 @@ class Open:
 class Server(LanguageServer):
     def __init__(self) -> None:
         # Whole texts: a client and a server that take other characters for line ends would soon disagree on the rest.
-        super().__init__("cudalint", __version__, types.TextDocumentSyncKind.Full)
+        super().__init__("cudalint", __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
         self.open: dict[str, Open] = {}
         self.session = Session()
         self.lane = Lane(self.session.tidy)
@@ -61,6 +63,15 @@ class Server(LanguageServer):
         """Whether the client tells what changes on disk."""
         self.shut_down = False
         self._running: set[asyncio.Task[None]] = set()
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """What is no JSON has no handler that would answer it."""
+        if source is JsonRpcException and isinstance(error, (ValueError, RecursionError)):
+            protocol = self.protocol
+            assert isinstance(protocol, Protocol)
+            protocol.refuse(None, JsonRpcParseError(f"a message is no JSON: {error}"))
+        else:
+            super().report_server_error(error, source)
 
     def warm_up(self) -> None:
         self.start(self.lane.run(self.session.warm_up))

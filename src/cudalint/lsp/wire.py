@@ -1,17 +1,23 @@
-"""What an editor sends, as bytes: where it is not the protocol, that is said in one line, and the server ends."""
+"""What an editor sends, as bytes: where these are no messages, that is said in one line, and the server ends; a message
+that makes no sense is answered with an error of the protocol."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidParams, JsonRpcInvalidRequest
+from pygls.protocol import LanguageServerProtocol
+from pygls.protocol.language_server import lsp_method
 
 from cudalint.errors import UsageError
 from cudalint.report import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import BinaryIO
 
 _HEADER = re.compile(rb"Content-Length: (\d+)\r\n|(?!Content-Length)[A-Za-z-]+:[^\r\n]*\r\n|\r\n")
@@ -37,15 +43,42 @@ class Messages:
 
     def read(self, size: int) -> bytes:
         body = self._stream.read(size)
-        if len(body) < size:
-            return b""  # cut off: whoever sent it is gone
+        return body if len(body) == size else b""  # cut off: whoever sent it is gone
+
+
+class Protocol(LanguageServerProtocol):
+    """The library's protocol, which answers what it cannot follow too."""
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
         try:
-            message = json.loads(body)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            raise UsageError(f"lsp: not the Language Server Protocol: {_shown(body)} is no JSON object")
-        return body
+            return super().structure_message(data)
+        except JsonRpcException:
+            if "id" not in data or "method" not in data:
+                raise
+            self.refuse(data["id"], JsonRpcInvalidParams(f"the parameters are none of {data['method']}"))
+            return None
+
+    def handle_message(self, message: Any) -> None:
+        if message is None:
+            return  # it has been answered
+        method = getattr(message, "method", None)
+        if not hasattr(message, "jsonrpc"):
+            self.refuse(None, JsonRpcInvalidRequest("a message is an object with a member 'jsonrpc'"))
+        elif method is not None and hasattr(message, "id") and self._shutdown:
+            self.refuse(message.id, JsonRpcInvalidRequest("the server was shut down"))
+        elif method == types.INITIALIZE and self._workspace is not None:
+            self.refuse(message.id, JsonRpcInvalidRequest("the server was initialized before"))
+        else:
+            super().handle_message(message)
+
+    def refuse(self, request: str | int | None, why: JsonRpcException) -> None:
+        error = {"code": why.code, "message": why.message}
+        self._send_data({"jsonrpc": self.VERSION, "id": request, "error": error})  # null where it is not known
+
+    @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
+    def lsp_workspace__execute_command(self, params: types.ExecuteCommandParams) -> Generator[Any, Any, Any]:
+        params.arguments = params.arguments or ()  # none are counted as well
+        return (yield from super().lsp_workspace__execute_command(params))
 
 
 def _shown(data: bytes) -> str:
@@ -63,4 +96,4 @@ class OneLine(logging.Handler):
         print(visible(f"cudalint: lsp: {what}{why}"), file=sys.stderr)
 
 
-__all__ = ["Messages", "OneLine"]
+__all__ = ["Messages", "OneLine", "Protocol"]
