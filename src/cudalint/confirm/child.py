@@ -629,7 +629,8 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
                 row = counts[uneven[0]]
                 few = int((row < row.max()).sum())
                 number = int(arrays["blocks"][uneven[0]])
-                say("divergent-barrier", f"line {line}: {few} threads of block {number} do not arrive as the others do")
+                who = f"1 thread of block {number} does" if few == 1 else f"{few} threads of block {number} do"
+                say("divergent-barrier", f"line {line}: {who} not arrive as the others do")
     if seen["end"] == "done":
         for key in [k for k in arrays if k.startswith("first ")]:
             name, _, page = key[6:].partition(" ")

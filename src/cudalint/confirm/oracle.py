@@ -218,18 +218,24 @@ def arrivals(run: Run) -> Fault | None:
         whom = f"of block {where}" if not wide else f"of the {item.scope}"
         return Fault(
             "divergent-barrier",
-            f"line {item.site.line}: {arrived} threads {whom} arrive at the barrier and {len(missing)} do not",
+            f"line {item.site.line}: {plural(arrived, 'thread')} {whom} {_do(arrived, 'arrive')} at the barrier"
+            f" and {len(missing)} {_do(len(missing), 'do')} not",
             wrong[0].at, tuple(wrong), len(row), threads=_missing(run),
         )  # fmt: skip
     for event in run.seen.divergent or ():
         wrong_one = Wrong(event.missing.thread[0], *event.missing)
         return Fault(
             "divergent-barrier",
-            f"line {event.site.line}: {event.arrivals} threads of {event.live} arrive at the barrier,"
-            f" {thread_name(*event.missing)} does not",
+            f"line {event.site.line}: {plural(event.arrivals, 'thread')} of {event.live} {_do(event.arrivals, 'arrive')}"
+            f" at the barrier, {thread_name(*event.missing)} does not",
             event.missing.thread[0], (wrong_one,), event.live,
         )  # fmt: skip
     return None
+
+
+def _do(count: int, verb: str) -> str:
+    """The verb that goes with a number of threads."""
+    return verb if count != 1 else "does" if verb == "do" else f"{verb}s"
 
 
 def rank(block: Triple, thread: Triple) -> int:

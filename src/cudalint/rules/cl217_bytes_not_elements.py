@@ -202,7 +202,7 @@ def _draft(found: Miscount) -> Draft | None:
     effect = (
         f"{who} has room for {plural(first, 'element')}, and element {digits(first)} is outside"
         if memory.allocates
-        else f"{plural(first, 'element')} of {digits(count)} are handled, and element {digits(first)} is not"
+        else f"{_first(first, count)} handled, and element {digits(first)} is not"
     )
     other = found.other
     place = (
@@ -239,6 +239,12 @@ def _scaled(memory: Memory) -> FixDraft | None:
     return FixDraft(memory.allocates, "pass bytes", tuple(changes))
 
 
+def _first(handled: int, count: int) -> str:
+    if handled == 1:
+        return f"the first of {plural(count, 'element')} is"
+    return f"{plural(handled, 'element')} of {digits(count)} are"
+
+
 def experiment_cl217(bench: Bench) -> Plan:
     """Accesses outside of buffers as large as the host allocates; of copies and fills, what they leave out."""
     from cudalint.confirm.experiment import Plan, oracle
@@ -255,7 +261,8 @@ def experiment_cl217(bench: Bench) -> Plan:
             first = count // memory.element
             if count > 0:
                 text = (
-                    f"{memory.event.node.name} handles {first} of {count} elements: element {first} is left as it was"
+                    f"{memory.event.node.name} handles {first} of {plural(count, 'element')}:"
+                    f" element {first} is left as it was"
                 )
                 return oracle.Fault("stale-read", text, first)
         return None
