@@ -223,11 +223,11 @@ def arrivals(run: Run) -> Fault | None:
             wrong[0].at, tuple(wrong), len(row), threads=_missing(run),
         )  # fmt: skip
     for event in run.seen.divergent or ():
-        wrong_one = Wrong(event.missing.thread[0], *event.missing)
+        wrong_one, count = Wrong(event.missing.thread[0], *event.missing), event.arrivals
         return Fault(
             "divergent-barrier",
-            f"line {event.site.line}: {plural(event.arrivals, 'thread')} of {event.live} {_do(event.arrivals, 'arrive')}"
-            f" at the barrier, {thread_name(*event.missing)} does not",
+            f"line {event.site.line}: {plural(count, 'thread')} of {event.live} {_do(count, 'arrive')} at the barrier,"
+            f" {thread_name(*event.missing)} does not",
             event.missing.thread[0], (wrong_one,), event.live,
         )  # fmt: skip
     return None
