@@ -110,6 +110,14 @@ def test_a_macro_is_not_repaired_at_its_use(cudalint, write):
     assert path.read_text() == before
 
 
+@pytest.mark.parametrize("count", ["(n /*a*/ + /*b*/255) / 256", "(n + 255) // rounded up\n / 256"])
+def test_a_safe_repair_keeps_comments(cudalint, write, count):
+    path = write("k.cu", COUNT.replace("(n + 255) / 256", count))
+    text = path.read_text()
+    assert cudalint("check", "--fix").stderr == "cudalint: 0 findings repaired in 0 files; --unsafe-fixes: 1 more\n"
+    assert path.read_text() == text
+
+
 def test_an_edit_beside_a_macro_is_made(cudalint, write):
     path = write("k.cu", "#define T 256\n" + COUNT.replace("(n + 255) / 256, 256", "(n + T - 1) / T, T"))
     cudalint("check", "--fix")

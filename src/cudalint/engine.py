@@ -18,7 +18,7 @@ from cudalint.lazy import NamedTuple
 from cudalint.rules.pages import pages
 from cudalint.rules.registry import checks
 from cudalint.select import Layer
-from cudalint.suppress import Directive, directives
+from cudalint.suppress import LEXEME, Directive, directives
 from cudalint.walk import CUDA, Target, walk
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
     from cudalint.project import Project
-    from cudalint.rules.draft import Draft, FixDraft
+    from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
 GAP, UNUSED = "CL001", "CL002"
 _GARBAGE = 500_000
@@ -553,7 +553,19 @@ def _placed_fix(fix: FixDraft) -> Fix | None:
     """The fix in the user's files; none where a macro made what it would change, or it cannot be written there."""
     edits = [edit.file.replacing(edit.start, edit.end, edit.text) for edit in fix.edits]
     made = tuple(edit for edit in edits if edit is not None)
-    return Fix("safe" if fix.safe else "unsafe", fix.title, made) if len(made) == len(edits) else None
+    if len(made) != len(edits):
+        return None
+    return Fix("safe" if fix.safe and not _loses_comment(fix.edits) else "unsafe", fix.title, made)
+
+
+def _loses_comment(edits: Iterable[EditDraft]) -> bool:
+    """Whether a comment stands in what edits replace, and in nothing that they put there."""
+    written = "".join(edit.text for edit in edits).encode()
+    return any(
+        lexeme["comment"] is not None and lexeme["comment"] not in written
+        for edit in edits
+        for lexeme in LEXEME.finditer(edit.file.text, edit.start, edit.end)
+    )
 
 
 def _merge(one: Placed, other: Placed) -> Placed:
