@@ -933,7 +933,9 @@ def test_a_pack_side_by_side_is_counted_in_scalars(cudalint: Cudalint, write: Ca
 
 def test_an_index_without_a_sign_wraps(cudalint, write):
     """What lies before the first element is element 4,294,967,295 where the index is unsigned, and -1 where not."""
-    write("before.cu", """\
+    write(
+        "before.cu",
+        """\
 __global__ void change(const float *a, float *d, unsigned n) {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) d[i] = a[i] - a[i - 1];
@@ -950,7 +952,8 @@ void run(const float *a, float *d, unsigned n) {
     change<<<(n + 127) / 128, 128>>>(a, d, n);
     turned<<<(n + 127) / 128, 128>>>(a, d, n);
 }
-""")
+""",
+    )
     found = cudalint.json("--select", "CL402,CL404", "before.cu")
     assert [(x["code"], x["witness"]["values"]["index"]) for x in found] == [
         ("CL402", 4294967295), ("CL404", 4294967295), ("CL402", -1),
