@@ -82,6 +82,7 @@ def test_an_argument_that_is_missing_loses_nothing_else(cudalint, write):
         (["check", "--baseline", "none.json"], "none.json: no such baseline; --write-baseline makes one"),
         (["check", "--stdin-filename", "k.cu", "k.cu"], "exclude each other"),
         (["check", "-"], "--stdin-filename NAME"),
+        (["check", "--stdin-filename", "/"], "/ is a folder"),
         (["check", "--output-file", "no/such/folder"], "cannot be written"),
         (["check", "--compile-commands", "none.json"], "none.json"),
         (["check", "--compile-commands", "deep.json"], "deep.json: not a compile_commands.json"),

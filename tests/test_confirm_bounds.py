@@ -79,3 +79,13 @@ int main() {
     )
     done = cudalint("confirm", "shift.cu", "--select", "CL407", "--output-format", "json")
     assert [x["evidence"]["verdict"] for x in json.loads(done.stdout)] == ["confirmed"]
+
+
+def test_an_element_that_is_larger_than_a_page(write: Any, cudalint: Cudalint) -> None:
+    """What a row of a huge array holds is made up as it is touched, a page at a time."""
+    write(
+        "k.cu", "__global__ void k(float (*a)[1 << 30], int n) { a[0][blockIdx.x * blockDim.x + threadIdx.x] += 1; }\n"
+    )
+    done = cudalint("confirm", "--backend", "sim", "--as", "CL209", "k.cu")
+    assert "inconclusive" not in done.stdout
+    assert "ValueError" not in done.stdout

@@ -81,7 +81,7 @@ def test_what_a_string_or_another_comment_holds_states_nothing(cudalint):
         ("// cudalint: assume(n / 0)", "'n / 0' is undefined"),
         ("// cudalint: assume(n > 0 && n % (2 - 2) == 0)", "'n % (2 - 2)' is undefined"),
         ("// cudalint: assume(n < 1 << 64)", "'1 << 64' is undefined"),
-        ("// cudalint: assume(n > 0 && \"a size\")", "is no condition"),
+        ('// cudalint: assume(n > 0 && "a size")', "is no condition"),
         ("// cudalint: requires(false)", "says nothing of a size"),
         ("// cudalint: assume n > 0", "needs a condition in parentheses"),
         ("// cudalint: requires(n > 0) often", "needs a condition in parentheses"),

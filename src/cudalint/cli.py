@@ -308,6 +308,8 @@ def _check(options: argparse.Namespace) -> int:
     if options.stdin_filename is not None:
         if options.paths not in ([], ["-"]):
             raise UsageError("--stdin-filename and PATH exclude each other")
+        if os.path.isdir(options.stdin_filename):
+            raise UsageError(f"--stdin-filename: {options.stdin_filename} is a folder")
         if sys.stdin is None:
             raise UsageError("stdin is closed: there is no text to check")
         stdin = (options.stdin_filename, sys.stdin.buffer.read())

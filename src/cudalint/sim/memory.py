@@ -395,9 +395,10 @@ def _fill(page: Page, obj: Object, start: int, size: int) -> None:
     _, type_, count = parts[0]
     if len(parts) == 1 and start % width == 0 and count * memory_dtype(type_).itemsize == width:
         view = page.view(memory_dtype(type_))
+        end = min(last * count, first * count + len(view))  # a page may end within an element
         # In pieces that stay in cache.
-        for at in range(first * count, last * count, _PIECE):
-            index = np.arange(at, min(last * count, at + _PIECE), dtype=np.int64)
+        for at in range(first * count, end, _PIECE):
+            index = np.arange(at, min(end, at + _PIECE), dtype=np.int64)
             place = at - first * count
             view[place : place + len(index)] = _stored(fill_values(obj, fill, index, type_), type_)
         return
