@@ -132,6 +132,17 @@ def test_confirm_runs_the_text(cudalint: Cudalint, write: Write) -> None:
     assert "777" in cudalint("confirm", "--backend", "sim", "--as", "CL203", "a.py").stdout
 
 
+def test_a_notebook_is_not_read_once_a_cell(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudalint.engine import Options, check
+    from cudalint.frontend import notebook as reader
+
+    reads, usual = [], reader.read
+    monkeypatch.setattr(reader, "read", lambda raw: reads.append(len(raw)) or usual(raw))
+    path = write("a.ipynb", notebook(*["%%cu\n" + FAULTY] * 20))
+    assert len(check([str(path)], Options(jobs=1)).findings) == 20
+    assert len(reads) <= 3
+
+
 def test_several_processes_find_the_same(cudalint: Cudalint, write: Write) -> None:
     for name, made in FORMS.items():
         write(name, made(FAULTY))
