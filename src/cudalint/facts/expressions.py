@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Value
 
 
-_MAX_DEPTH = 8
+_MAX_DEPTH, _MAX_LAMBDAS = 8, 64
 _MAX_INSTANCES, _LARGE = 6, 20_000
 """Instances that are walked of a host template with more text than this. Only macros write that much: a dispatch over
 runtime flags that comes to one launch dozens of times, and of such a table a few instances tell all."""
@@ -527,8 +527,9 @@ class Expressions(Places):
         self.alive = True
 
     def is_recursive(self, closure: Closure) -> bool:
-        """Whether a lambda is being walked already (one that is handed itself), or would be too deep."""
-        return len(self.stack) >= _MAX_DEPTH or any(site.callee is closure.function for site in self.stack)
+        """Whether a lambda is being walked already (one that is handed itself), or would be too deep: a dispatch over
+        flags calls one in the other, as deep as the source has them."""
+        return len(self.stack) >= _MAX_LAMBDAS or any(site.callee is closure.function for site in self.stack)
 
     def enter_closure(self, node: ir.Call, closure: Closure, args: list[Value]) -> Value:
         outer = {var: self.env[var] for var in closure.copies if var in self.env}
