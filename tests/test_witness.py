@@ -962,3 +962,37 @@ void run(const float *a, float *d, unsigned n) {
     done = cudalint("confirm", "before.cu", "--select", "CL402,CL404", "--output-format", "json")
     evidence = [x["evidence"] for x in json.loads(done.stdout)]
     assert [(x["verdict"], x["prediction"]["held"]) for x in evidence] == [("confirmed", True)] * 3
+
+
+def test_a_product_that_a_loop_makes_is_a_size(cudalint, write):
+    """The witness names what the launch passes, be it a product of the loop's or a power of two."""
+    write(
+        "product.cu",
+        """\
+__global__ void halve(float *a, int n) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    float4 v = *(float4 *)&a[i];
+    if (i + 3 < n) *(float4 *)&a[i] = v;
+}
+__global__ void both(float *a, int n) {
+    int i = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
+    if (i < n) *(float4 *)&a[i] = *(float4 *)&a[i];
+}
+__global__ void count(unsigned char *a) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] += 1;
+}
+void run(float *a, unsigned char *b, const long long *extents, int rank, int log) {
+    int n = 1;
+    for (int k = 0; k < rank; ++k) n *= extents[k];
+    if (n <= 0 || n > 1 << 20 || log < 8) return;
+    halve<<<(n + 511) / 512, 128>>>(a, n);
+    both<<<(n + 511) / 512, 128>>>(a, n);
+    count<<<(1UL << log) / 256, 256>>>(b);
+}
+""",
+    )
+    found = cudalint.json("--select", "CL102,CL209,CL402", "product.cu")
+    assert [(x["code"], x["witness"]["sizes"]) for x in found] == [
+        ("CL209", {"n": 1}), ("CL402", {"n": 1}), ("CL102", {"log": 33}),
+    ]  # fmt: skip

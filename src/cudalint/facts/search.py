@@ -69,8 +69,10 @@ def is_template(leaf: Term) -> bool:
 
 def _accumulated(induction: Induction) -> bool:
     """Whether a loop multiplies or adds up sizes: ``for (…) n *= dims[i]``; not one that doubles or halves."""
-    following = induction.next
-    if following is None or induction.step is not None or following.op not in ("mul", "add"):
+    if induction.next is None or induction.step is not None:
+        return False
+    following = bare(induction.next)  # an int may be multiplied by 64-bit sizes
+    if following.op not in ("mul", "add"):
         return False
     others = [x for x in following.args if induction.term not in t.leaves(x)]
     return len(others) == 1 and any(x.data.kind in _SIZES for x in t.leaves(others[0]))

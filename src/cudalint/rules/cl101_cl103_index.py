@@ -116,7 +116,9 @@ def _reaching(kernel: Kernel, product: Term, axes: set[str], bounds: list[Bound]
     """
     assert isinstance(product.type, Int)
     p = t.poly(product)
-    limits = [b.limit for b in bounds if any(BID[a] in b.ids for a in axes)]
+    # `0 < i` bounds nothing from above.
+    tests = [b for b in bounds if b.limit.op != "const" or b.limit.data > 0]
+    limits = [b.limit for b in tests if any(BID[a] in b.ids for a in axes)]
     launches: list[Launch | None] = [*kernel.launches] or [None]
     for launch in launches:
         reach = Reach(launch, kernel.config)

@@ -74,9 +74,12 @@ def trials(
     data = {x for x in leaves if x.data.kind not in _LAUNCH_KINDS and _is_data(x, uniformity.level(x), shared)}
     for launch in shown(kernel):
         constants = support.passed_constants(launch, own)
+        # `n` of `for (…) n *= extents[i]`: a size that no parameter is
+        totals = [x for x in search.leaves_of(launch.mapping.values()) if x.data.kind == "exit"]
         for case in support.assignments_at(launch, [launch.at_launch(x) for x in own], data):
             env = support.with_parameters(launch, case.env)
-            yield Trial(launch, env, case.grid, case.block, {**constants, **case.named})
+            made = {x.data.name: case.env[x] for x in totals if x in case.env}
+            yield Trial(launch, env, case.grid, case.block, {**constants, **made, **case.named})
     if alone and not (kernel.launches and any(map(counts_blocks, own))):
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.

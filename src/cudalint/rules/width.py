@@ -229,6 +229,9 @@ def _sizes_for(launch: Launch, blocks: int, config: Config, given: Mapping[Term,
         env = {**others_at(launch, free, others, config), **fixed}
         if main is not None:
             high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
+            # `1UL << n`: n stays below the type's width
+            shifts = (x for x in search.parts(grid) if x.op in ("shl", "shr") and strip(x.args[1]) is main)
+            high = min([high, *(x.type.bits - 1 for x in shifts if isinstance(x.type, Int))])
 
             def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
                 found = value(grid, {**env, main: n}, exact=False)
