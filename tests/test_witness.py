@@ -996,3 +996,28 @@ void run(float *a, unsigned char *b, const long long *extents, int rank, int log
     assert [(x["code"], x["witness"]["sizes"]) for x in found] == [
         ("CL209", {"n": 1}), ("CL402", {"n": 1}), ("CL102", {"log": 33}),
     ]  # fmt: skip
+
+
+def test_the_launch_that_is_there_parts_warps_of_a_grid_stride_loop(cudalint, write):
+    """Rows that are a product and a grid of the device's size: the finding is of the launch, and has its level."""
+    write(
+        "rows.cu",
+        """\
+extern cudaDeviceProp device;
+__global__ void sums(const float *m, float *s, int batch, int length, int cols) {
+    extern __shared__ float parts[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + warp; row < batch * length; row += gridDim.x * warps) {
+        for (int c = lane; c < cols; c += 32) parts[threadIdx.x] = m[row * cols + c];
+        __syncthreads();
+        if (warp == 0) s[lane] = parts[lane];
+    }
+}
+void run(const float *m, float *s, int batch, int length, int cols) {
+    sums<<<2 * device.multiProcessorCount, 512, 2048>>>(m, s, batch, length, cols);
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL302", "rows.cu")
+    assert found["level"] == "error"
+    assert found["witness"]["sizes"]["length"] == 1

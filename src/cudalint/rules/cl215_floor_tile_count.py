@@ -112,15 +112,26 @@ def _within(access: Access, loop: Loop, each: Poly) -> Poly | None:
     per_pass = shapes.coefficient(p, loop.counter)
     if not per_pass:
         return None
-    if access.width > 1 and per_pass == each == {(): access.width}:
+    pack: Poly = {(): access.width}
+    if access.width > 1 and per_pass == each == pack:
         return shapes.ONE
     for item in t.atoms_of(p):
-        if item is loop.counter or item.op != "atom" or item.data.kind not in ("tid", "count"):
+        if item is loop.counter or not _is_place(item):
             continue
         neighbour = shapes.coefficient(p, item)
+        if access.width > 1 and neighbour == pack and per_pass == each:
+            return shapes.ONE
         if neighbour and t.multiply(neighbour, each) == per_pass:
             return neighbour
     return None
+
+
+def _is_place(item: Term) -> bool:
+    """Whether an atom tells places within a tile apart: a thread's number or its lane, or the counter of a loop."""
+    if item.op in ("mod", "div"):
+        kinds = {x.data.kind for x in t.leaves(item)}
+        return "tid" in kinds and kinds <= {"tid", "bdim"}
+    return item.op == "atom" and item.data.kind in ("tid", "count")
 
 
 def _rest(kernel: Kernel, tiles: Tiles) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from cudalint.facts import grids, search, shapes
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 CODES = ("CL501", "CL502", "CL504")
 
 _DIMENSIONS = frozenset({"bdim", "gdim"})
+_LAUNCH = _DIMENSIONS | {"tid", "bid"}
+_FEW = 100
+"""Sizes that are tried where each asks what threads of a block do."""
 _DEFAULT_BLOCKS = ((16, 16, 1), (8, 8, 4))
 
 
@@ -222,7 +226,7 @@ def _grows(bound: Bound, axis: Axis) -> bool:
 def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
     """Used above the tests that come later for the very same offset."""
     fast, slow = use.plane.fast.name, use.plane.slow.name
-    if use.alone or use.together or not use.plane.fast.is_global:
+    if use.alone or use.together:
         return None
     later = [
         u for u in uses
@@ -230,9 +234,78 @@ def _late(kernel: Kernel, use: _Use, uses: list[_Use]) -> Draft | None:
     ]  # fmt: skip
     if not later:
         return None
-    return _overlap(
-        kernel, use, None, f"the tests of both axes come only later, on the way to line {_line(later[0].access)}"
-    )
+    why = f"the tests of both axes come only later, on the way to line {_line(later[0].access)}"
+    if use.plane.fast.is_global:
+        return _overlap(kernel, use, None, why)
+    return _beyond(kernel, use, later[0].access.guard, why)
+
+
+def _beyond(kernel: Kernel, use: _Use, tests: Guard | None, why: str) -> Draft | None:
+    """The same where the tests, not the axes, say what the coordinates are: each thread has a tile of its own."""
+    offset = expand(use.access.scalar or {})
+    bounds = [*shapes.upper_bounds(tests)]
+    for down, along in permutations(bounds, 2):
+        moved = t.multiply(down.left, use.plane.row)
+        if moved is None or expand(t.add(moved, along.left)) != offset:
+            continue
+        found = (_astray(x, use, down, along) for x in kernel.launches if x.grid is not None and x.block is not None)
+        case = next((x for x in found if x is not None), None)
+        if case is None:
+            return None
+        from cudalint.rules import edits
+
+        place = edits.comparison(kernel.flow, use.access.fn, along.term)
+        past = f"past the test `{support.text(place.fn, place.node)}`" if place is not None else "past the row's end"
+        sizes, grid, block, thread, column = case
+        return Draft(
+            "CL501", use.access.fn, use.access.fn.file, use.access.node.start, use.access.node.end,
+            f"`{support.text(use.access.fn, use.access.node)}` is reached by threads past the end of a row: {why}, so "
+            f"a thread {past} works on an element outside of its row",
+            "test both coordinates before the first use of the offset",
+            Witness(sizes, grid, block, thread, {"column of that thread": column}),
+            (*support.calls(use.access), *support.launched_at(kernel, 1)),
+        )  # fmt: skip
+    return None
+
+
+def _astray(launch: Launch, use: _Use, down: Bound, along: Bound) -> _Case | None:
+    """The first thread of a block in a row that is there, and in a column past its end, in the first pass of loops."""
+    assert launch.grid is not None and launch.block is not None
+    column = from_poly(expand(along.left), I64)
+    row, limit = from_poly(use.plane.row, I64), from_poly(expand(along.limit), I64)
+    condition = t.lnot(along.term)
+    for left, right in ((t.const(1, I64), row), (limit, row), (row, column)):
+        condition = t.land(condition, t.compare("<=", left, right))
+    for term in (down.term, *conjuncts(use.access.guard)):
+        condition = t.land(condition, term)
+    condition = launch.at_launch(support.over_passes(condition))
+    column = launch.at_launch(support.over_passes(column))
+    parts = [*launch.grid, *launch.block]
+    asked = t.leaves(condition) | {x for p in parts for x in t.leaves(p)}
+    first = {x: 0 for x in asked | t.leaves(column) if x.data.kind == "count"}
+    leaves = sorted((x for x in asked if x not in first and x.data.kind not in _LAUNCH), key=lambda x: x.key)
+
+    def thread(env: w.Assignment) -> tuple[_Triple, _Triple, int] | None:
+        grid, block = support.halves([int(t.evaluate(p, env)) for p in parts])
+        if min(*grid, *block) < 1:
+            return None
+        here = {**env, **first, **support.dimensions(grid, block)}
+        for each in ((x, y, 0) for y in range(min(block[1], 2)) for x in range(min(block[0], 64))):
+            for at in dict.fromkeys([(0, 0, 0), (grid[0] - 1, 0, 0), (0, grid[1] - 1, 0)]):
+                there = {**here, **support.coordinates(at, each)}
+                if t.evaluate(condition, there):
+                    return at, each, int(t.evaluate(column, there))
+        return None
+
+    def goal(env: w.Assignment) -> bool:
+        return thread(env) is not None
+
+    env = w.solve(goal, leaves, given=launch.conditions, limit=launch.config.max_elements, budget=_FEW)
+    found = thread(env) if env is not None else None
+    if env is None or found is None:
+        return None
+    grid, block = support.halves([int(t.evaluate(p, env)) for p in parts])
+    return search.sizes_of(env), grid, block, found[:2], found[2]
 
 
 def _overlap(kernel: Kernel, use: _Use, bound: Bound | None, why: str) -> Draft | None:

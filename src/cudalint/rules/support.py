@@ -378,7 +378,9 @@ def _assignments(
     spare = beside - own - {x for p in parts[3:] for x in t.leaves(p)}
     least = tuple(1 if x in spare and 1 in c else v for x, c, v in zip(sizes, choices, over))
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
-    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most)])
+    # Last, one of each in the first pass of loops: a single row for all warps of a block.
+    ones = tuple(1 if 1 in c and x.data.kind != "count" else c[0] for x, c in zip(sizes, choices))
+    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most), ones])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
@@ -453,7 +455,7 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
     return None
 
 
-_TRIES = 40
+_TRIES = 80
 _MOST_DATA = 256
 """Combinations of data that are tried."""
 
@@ -529,7 +531,13 @@ def _diagonal(choices: list[Sequence[Any]]) -> Iterable[tuple[Any, ...]]:
         for j in range(len(choices))
         for v in choices[j]
     ]
-    return [*same, *mixed]
+    # One size over the rest at their least: a single row of any width.
+    single = [
+        tuple(v if k == j else c[min(1, len(c) - 1)] for k, c in enumerate(choices))
+        for j in range(len(choices))
+        for v in choices[j]
+    ]
+    return [*same, *mixed, *single]
 
 
 def _part(
