@@ -55,8 +55,9 @@ def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
         found = list(_visible(launch, leaves, _sizes(width)))
         if found:
             yield found
-        if any(launch.known_grid(a) != 1 for a in "xyz") and len({x.grid for x in found}) == 1:
-            # A grid that no size makes larger: loops come round where there is more than one grid of data.
+        if any(launch.known_grid(a) != 1 for a in "xyz") and len({x.grid for x in found}) < 2:
+            # A grid that no size makes larger: loops come round where there is more than one grid of data. Or one that
+            # is empty at each of them.
             large = list(_visible(launch, leaves, _LARGE))
             if large:
                 yield large
@@ -153,7 +154,8 @@ def _alone(kernel: Kernel, leaves: list[Term]) -> Iterator[list[Launched]]:
 
 
 def _sizes(width: int) -> tuple[int, ...]:
-    return 4 * width, 3 * width + 5, 1024, 96, 8
+    # The small ones are for what is no size: a side of a square, an exponent.
+    return 4 * width, 3 * width + 5, 1024, 96, 16, 8
 
 
 def _dimensions(grid: Triple, block: Triple) -> dict[Term, Any]:

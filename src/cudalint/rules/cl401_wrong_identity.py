@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import children
+from cudalint.facts.events import chain
 from cudalint.facts.ids import TID
 from cudalint.facts.kernels import ids_of
 from cudalint.findings import Witness
@@ -51,7 +52,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
     if not kernel.flow.complete:
         return
     told: set[tuple[str, int]] = set()
-    for fill in (*_accumulators(kernel), *_tiles(kernel)):
+    for fill in _fills(kernel):
         place = fill.fn.file.path, fill.start
         if place in told:
             continue
@@ -59,6 +60,12 @@ def check(kernel: Kernel) -> Iterator[Draft]:
         draft = _draft(kernel, fill)
         if draft is not None:
             yield draft
+
+
+def _fills(kernel: Kernel) -> Iterator[_Fill]:
+    yield from _accumulators(kernel)
+    yield from _tiles(kernel)
+    yield from _elements(kernel)
 
 
 def _accumulators(kernel: Kernel) -> Iterator[_Fill]:
@@ -100,6 +107,43 @@ def _tiles(kernel: Kernel) -> Iterator[_Fill]:
                     found = _filled(store.fn.body, constant, _end(store))
                     if found is not None:
                         yield _Fill(op, constant, cond, store.fn, found.start, found.end)
+
+
+def _elements(kernel: Kernel) -> Iterator[_Fill]:
+    """Shared arrays in whose elements threads gather data, each in its own, by the constant that all start from."""
+    flow = kernel.flow
+    for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared"):
+        stores = [a for a in flow.accesses if a.obj is obj and a.mode != "r" and _combines(a) is None]
+        start = stores[0] if stores else None
+        if start is None or start.value is None or _bare(start.value).op != "const":
+            continue
+        taken = [_takes_in(flow, a) if a.scalar == start.scalar else None for a in stores[1:]]
+        constant, node = _bare(start.value), _assignment(start)
+        # What else is stored may be the true start.
+        if node is None or not taken or None in taken:
+            continue
+        for op, other in filter(None, taken):
+            if op != "add" and _is_wrong(flow, op, constant, other):
+                yield _Fill(op, constant, None, start.fn, node.value.start, node.value.end)
+                break
+
+
+def _takes_in(flow: Flow, store: Access) -> tuple[str, Term] | None:
+    """The operation by which a store in a loop puts an element of another array and its own former one together, and
+    that of the other array."""
+    found = _operation(store.value) if store.value is not None else None
+    node = _assignment(store)
+    if found is None or node is None or all(g.loop is None for g in chain(store.guard)):
+        return None
+    again = any(
+        a.obj is store.obj and a.mode == "r" and a.scalar is not None and a.scalar == store.scalar
+        and node.value.start <= a.node.start < node.value.end and a.fn is store.fn
+        for a in flow.accesses
+    )  # fmt: skip
+    op, *sides = found
+    loads = [x for x in map(_bare, sides) if x.op == "atom" and x.data.kind == "load"]
+    others = [x for x in loads if x.data.data is not store.obj]
+    return (op, others[0]) if again and len(loads) == 2 and len(others) == 1 else None
 
 
 def _gathers(following: Term, own: Term) -> tuple[str, Term] | None:
@@ -294,8 +338,11 @@ def _node(
 
 def _end(store: Access) -> int:
     """Where the assignment ends that a store is the target of."""
-    whole = (x for x in _all(store.fn.body) if isinstance(x, ir.Assign) and x.target is store.node)
-    return next(whole, store.node).end
+    return (_assignment(store) or store.node).end
+
+
+def _assignment(store: Access) -> ir.Assign | None:
+    return next((x for x in _all(store.fn.body) if isinstance(x, ir.Assign) and x.target is store.node), None)
 
 
 def _filled(body: Any, constant: Term, use: int) -> ir.Expr | None:
@@ -390,7 +437,7 @@ def experiment_cl401(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     chosen = bench if bench.launch is not None else bench.alone()
-    found = next((f for f in (*_accumulators(chosen.kernel), *_tiles(chosen.kernel))), None)
+    found = next(_fills(chosen.kernel), None)
     ops = set(_used(chosen.kernel))
     op = found.op if found is not None else next(iter(sorted(ops)), "max")
     chosen.harness.constant = _WRONG_SIDE[op]

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 CODES = ("CL405",)
 
-_TRIES = 8
+_CASES, _TRIES, _MORE = 40, 8, 4
+"""Launches that are thought of, the first of them, which are tried, and those tried for the sizes that they have."""
 _LOADS = 3
 """Reads of an array that are looked at: a hole shows at the first ones."""
 _MOST_PASSES = 64
@@ -154,12 +155,12 @@ def _of_thread(leaves: Iterable[Term]) -> bool:
 
 def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budget) -> _Hole | None:
     """A hole in one block or pass that is none in another: the tile is filled where everybody is in range."""
-    if load is None:
+    if load is None or any(_is_own(s, load) for s in stores):
         return None
     terms = [x for s in (*stores, load) for x in (s.position, *s.guards)]
     hole: _Hole | None = None
     whole = False
-    for case in islice(trials(kernel, terms), _TRIES):
+    for case in _cases(kernel, terms):
         # All passes of loops are gone through, not the one of the case.
         trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
         x, y, z = trial.grid
@@ -175,6 +176,28 @@ def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budg
         if hole is not None and whole:
             return hole
     return None
+
+
+def _is_own(store: _Step, load: _Step) -> bool:
+    """Whether a thread reads what it has stored itself, under no fewer conditions."""
+    return (
+        store.position is load.position
+        and store.access.seq < load.access.seq
+        and store.access.width >= load.access.width
+        and set(store.guards) <= set(load.guards)
+        and set(store.loops) <= set(load.loops)
+    )
+
+
+def _cases(kernel: Kernel, terms: list[Term]) -> Iterator[Trial]:
+    cases = islice(trials(kernel, terms), _CASES)
+    yield from islice(cases, _TRIES)
+    yield from islice(filter(_ends_early, cases), _MORE)
+
+
+def _ends_early(trial: Trial) -> bool:
+    """Whether a size ends in the second block along an axis, next to a whole one."""
+    return any(side < size < 2 * side for size in trial.sizes.values() for side in trial.block if side > 1)
 
 
 def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> Iterator[dict[Term, int]]:
