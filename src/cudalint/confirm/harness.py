@@ -581,7 +581,7 @@ class Harness:
             item = layout.coordinate(term)
             # A test of the thread's number alone bounds no index that the block's number takes part in.
             if item is not None and not any(item.ids & ids and not ids <= item.ids for ids in whole):
-                tests.append((item, self._last(item, case)))
+                tests.append((item, self._last(item, case, p)))
         for item, last in tests:
             p = _at_most(p, item.index, min((x for o, x in tests if o.index == item.index), key=_value(case, last)))
         for axis in shapes.axes(p).values():
@@ -599,8 +599,8 @@ class Harness:
                     p = _at_most(p, place.place, {(): size - 1})
         return p
 
-    def _last(self, item: kernels.Coordinate, case: kernels.Case) -> Poly:
-        """The greatest index that a tested coordinate is meant to have."""
+    def _last(self, item: kernels.Coordinate, case: kernels.Case, p: Poly) -> Poly:
+        """The greatest index that a tested coordinate is meant to have in the address ``p``."""
         last = t.add(item.limit, {(): 1}, -1)
         launch = self.launch
         if not self.by_grid or item.block is None or item.thread is None or launch is None or launch.grid is None:
@@ -614,6 +614,9 @@ class Harness:
             size, by = (int(t.evaluate(x, self.current)) for x in division)
             if more is None or case.number(item.share) != by:
                 return last
+            rows = shapes.axes(t.add(p, item.index, -1)).values()
+            if any(case.number(row.scale) >= case.size(item) for row in rows):
+                return last  # rows have room for all that the test lets through
             return {(): min(case.size(item), size + more) - 1}
         except t.Undefined:
             return last
