@@ -163,7 +163,7 @@ def test_magics(magic: str) -> None:
 @pytest.mark.parametrize("magic", ["%%bash", "%%writefile notes.txt", "%%writefile", "%%html", "%%"])
 def test_other_cells_are_nothing_to_us(magic: str) -> None:
     host = Host("/n.ipynb", notebook(f"{magic}\n{FAULTY}", "%%cu\n" + FAULTY).encode())
-    assert [text.raw_span(0, 1).cell[0] for text in host.sources.values()] == [3]  # type: ignore[index]
+    assert [text.raw_span(0, 1).cell[0] for text in host.sources.values()] == [3]  # type: ignore[index]  # a notebook has cells
     assert not host.gaps
 
 
@@ -430,7 +430,7 @@ def test_what_cannot_be_parsed_is_told_in_a_line(
 @pytest.mark.parametrize(
     "cells",
     [
-        [1, None, "x", {}, {"cell_type": "code"}, {"cell_type": "code", "source": 3}, code(["%%cu\n", 1])],  # type: ignore[list-item]
+        [1, None, "x", {}, {"cell_type": "code"}, {"cell_type": "code", "source": 3}, code(["%%cu\n", 1])],  # type: ignore[list-item]  # broken on purpose
         [code("%%cu"), code("%%writefile -a k.cu"), code([]), code(["", "%%cu\n", "", "__global__ void k() {}"])],
         [code('%%writefile "k.cu\n__global__ void f();'), code("%%writefile ../../k.cu\n\ud800")],
     ],

@@ -189,7 +189,7 @@ class Editor:
         for each in edit.document_changes or ():
             assert isinstance(each, t.TextDocumentEdit)
             assert each.text_document.version == self.versions[each.text_document.uri.rpartition("/")[2]]
-            changes[each.text_document.uri] = each.edits  # type: ignore[assignment]
+            changes[each.text_document.uri] = each.edits  # type: ignore[assignment]  # plain edits alone
         for uri, edits in changes.items():
             name = uri.rpartition("/")[2]
             text = self.texts[name]

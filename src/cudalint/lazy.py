@@ -13,7 +13,7 @@ else:
     class _Meta(type):
         """typing's own compiles each annotation, to no end where annotations are strings: half of a class's cost."""
 
-        def __new__(cls, name, bases, body):  # noqa: ARG004
+        def __new__(cls, name, bases, body):  # noqa: ARG004  # bases: what a metaclass is given
             fields = body.get("__annotations__", {})
             defaults = [body.pop(field) for field in fields if field in body]
             made = namedtuple(name, fields, defaults=defaults, module=body["__module__"])

@@ -16,7 +16,6 @@ from cudalint.rules.draft import EditDraft, FixDraft
 if TYPE_CHECKING:
     from cudalint.facts.events import Access, Barrier, Event, Loop
     from cudalint.facts.model import Kernel
-    from cudalint.ir.nodes import Node, Stmt
 
 _BARRIER = "__syncthreads();"
 
@@ -26,7 +25,7 @@ def between(kernel: Kernel, earlier: Access, later: Access) -> FixDraft | None:
     if not _plain(kernel, earlier) or not _plain(kernel, later):
         return None
     body = edits.Body(kernel.function)
-    paths = [_path(body, x.node) for x in (earlier, later)]
+    paths = [body.path(x.node) for x in (earlier, later)]
     common = [a for a, b in zip(*paths, strict=False) if a is b]
     block = common[-1] if common else None
     if not isinstance(block, ir.Block) or min(map(len, paths)) <= len(common):
@@ -99,17 +98,6 @@ def hoisted(kernel: Kernel, barrier: Barrier) -> FixDraft | None:
 
 def _plain(kernel: Kernel, event: Event) -> bool:
     return event.fn is kernel.function and not event.stack and not kernel.flow.opaques
-
-
-def _path(body: edits.Body, node: Node) -> list[Stmt]:
-    """The statements that a node stands in, from the outside in."""
-    found: list[Stmt] = []
-    item: Node | None = node
-    while item is not None:
-        if isinstance(item, ir.Stmt):
-            found.append(item)
-        item = body.parent(item)
-    return found[::-1]
 
 
 def _met_by_all(kernel: Kernel, event: Event, at: int, within: Loop | None = None) -> bool:

@@ -60,6 +60,16 @@ class Body:
             item = self.parent(item)
         return item
 
+    def path(self, node: Node) -> list[Stmt]:
+        """The statements that a node stands in, from the outside in."""
+        found: list[Stmt] = []
+        item: Node | None = node
+        while item is not None:
+            if isinstance(item, ir.Stmt):
+                found.append(item)
+            item = self.parent(item)
+        return found[::-1]
+
     def uses(self, var: Var) -> list[ir.Ref]:
         return [x for x in self.nodes if isinstance(x, ir.Ref) and x.var is var]
 

@@ -125,15 +125,7 @@ def _statements(kernel: Kernel, body: edits.Body) -> list[Stmt]:
                 nodes.append(access.node)
     if any(isinstance(x, ir.Return) for x in body.nodes):
         return []
-    held: list[list[Node]] = []
-    for node in nodes:
-        path: list[Node] = []
-        item: Node | None = node
-        while item is not None:
-            if isinstance(item, ir.Stmt):
-                path.append(item)
-            item = body.parent(item)
-        held.append(path[::-1])
+    held = [body.path(node) for node in nodes]
     common = [x for x in zip(*held, strict=False) if all(y is x[0] for y in x)]
     if not common:
         return []
