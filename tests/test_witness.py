@@ -1021,3 +1021,22 @@ void run(const float *m, float *s, int batch, int length, int cols) {
     (found,) = cudalint.json("--select", "CL302", "rows.cu")
     assert found["level"] == "error"
     assert found["witness"]["sizes"]["length"] == 1
+
+
+def test_blocks_that_lie_between_the_elements_of_a_thread(cudalint, write):
+    """`threadIdx.x * blockDim.x + blockIdx.x`: one block comes to element 0, 256 and so on."""
+    write(
+        "swapped.cu",
+        """\
+__global__ void fill(float *x, int n) {
+    int i = threadIdx.x * blockDim.x + blockIdx.x;
+    if (i < n) x[i] = 1.0f;
+}
+void run(float *x, int n) {
+    if (n > 0) fill<<<(n + 255) / 256, 256>>>(x, n);
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL202", "swapped.cu")
+    assert found["witness"]["sizes"] == {"n": 2}
+    assert found["witness"]["values"]["first element without a thread"] == 1

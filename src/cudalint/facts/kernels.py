@@ -103,6 +103,13 @@ class Coordinate:
         """Elements from one thread's first to the next thread's."""
         return _coefficient(self.index, self.thread) if self.thread is not None else {}
 
+    @property
+    def each(self) -> Poly:
+        """Elements that one thread handles: up to the next thread's first, or to the next block's where the blocks
+        come between (``threadIdx.x * blockDim.x + blockIdx.x``)."""
+        pitch, share = self.pitch, self.share
+        return share if t.constant(share) and pitch and t.constant(pitch) is None else pitch
+
 
 class Layout:
     """The coordinates of one kernel. Tests in front of global accesses only count where the access follows them."""
@@ -421,8 +428,12 @@ class Case:
             return furthest.reach(item)
         last = self.peak(item.index) + 1
         tid, bid = item.thread, item.block
+        if bid is not None and item.each != item.pitch:
+            between = self.number(item.share) * self.grid[AXES.index(bid.data.axis)]
+            if between < self.number(item.pitch):
+                return between  # the first hole
         if tid is not None and not any(x.op == "atom" and x.data.kind == "count" for x in t.atoms_of(item.index)):
-            last += max(0, self.number(item.pitch) - 1)
+            last += max(0, self.number(item.each) - 1)
         if bid is not None and len(item.ids) <= 2:
             alone = {m: c for m, c in item.index.items() if bid in m and tid not in m}
             if alone and not any(varies(x) for m in alone for x in m if x is not bid):

@@ -441,7 +441,7 @@ def _each(found: Short) -> str:
     item, unit = found.coordinate, _unit(found.coordinate)
     if item is not None and not item.counters and not any(x.data.kind == "count" for x in item.ids):
         try:
-            k = found.case.number(item.pitch or item.share)
+            k = found.case.number(item.each or item.share)
         except t.Undefined:
             k = 0
         if k > 0:
@@ -510,9 +510,12 @@ def _repair(launch: Launch, found: Short) -> FixDraft | None:
 
 
 def _tied(kernel: Kernel) -> list[str]:
-    """The arrays stored to at two coordinates that hang on one block's number: no grid brings them all values."""
+    """The arrays to which no grid brings all values: stored to at two coordinates that hang on one block's number, or
+    at one whose blocks lie between the elements of a thread."""
     found: dict[str, None] = {}
     for item in kernel.layout.coordinates:
+        if item.each != item.pitch:
+            found.update((a.obj.name, None) for a in item.accesses if a.obj.kind == "global" and a.mode != "r")
         for other in kernel.layout.coordinates:
             apart = item.ids - other.ids and other.ids - item.ids
             if apart and any(x.data.kind == "bid" for x in item.ids & other.ids):

@@ -97,7 +97,7 @@ def _folded(kernel: Kernel, access: Access, p: Poly) -> list[Coordinate]:
 
 def _tested(access: Access, axis: Axis) -> bool:
     """Whether anything on the way asks for all that the coordinate is made of, or for its whole block."""
-    if any(axis.ids <= kernels.ids_of([guard.term]) and not _inverted(guard.term) for guard in chain(access.guard)):
+    if any(axis.ids <= kernels.ids_of([guard.term]) and not _one_sided(guard.term) for guard in chain(access.guard)):
         return True
     if not axis.grid or axis.block is None:
         return False
@@ -109,16 +109,23 @@ def _tested(access: Access, axis: Axis) -> bool:
     return False
 
 
-def _inverted(term: Term) -> bool:
-    """A test that lets only threads from a size on through: ``n <= i``. It bounds nothing, and looks like a guard that
-    was written the wrong way round."""
-    if term.op != "le":
+def _one_sided(term: Term) -> bool:
+    """A test that bounds an index from below only, so that every thread from some size on passes it: ``n <= i``,
+    ``i >= 0``, and ``i >= 0 || i < n`` too."""
+    if term.op == "lor":
+        return any(map(_one_sided, term.args))
+    if term.op not in ("le", "lt"):
         return False
     index = expand(t.poly(term.args[1]))
     found = list(shapes.axes(index).values())
     plain = len(found) == 1 and found[0].is_global and found[0].scale == shapes.ONE and () not in index
     size = t.poly(term.args[0])
-    return plain and bool(size) and all(x.op == "atom" and x.data.kind == "param" for x in t.atoms_of(size))
+    return plain and all(x.op == "atom" and x.data.kind == "param" for x in t.atoms_of(size))
+
+
+def _inverted(term: Term) -> bool:
+    """A one-sided test of a size: ``n <= i`` looks like a guard that was written the wrong way round."""
+    return term.op != "lor" and _one_sided(term) and bool(t.leaves(term.args[0]))
 
 
 def _axes_rule_speaks(kernel: Kernel, access: Access) -> bool:
@@ -336,8 +343,11 @@ def _draft(kernel: Kernel, launch: Launch, access: Access, found: _Outside) -> D
     several = bool(found.along) or len(shapes.axes(expand(access.scalar or {}))) > 1
     along = f" along {found.along}" if found.along else ""
     what = f"`{support.text(access.fn, access.node)}`"
-    inverted = any(_inverted(guard.term) for guard in chain(access.guard))
+    tests = [guard.term for guard in chain(access.guard)]
+    inverted = any(map(_inverted, tests))
     why = f"only threads past the end come to {what}" if inverted else f"nothing tests the index of {what}"
+    if not inverted and any(map(_one_sided, tests)):
+        why = f"the test in front of {what} does not keep its index under a size"
     return Draft(
         "CL209", access.fn, access.fn.file, access.node.start, access.node.end,
         f"{why}: {at}{found.what}, and "
