@@ -212,7 +212,9 @@ NOT_CUDA = [
     "import cupy\ncupy.other.RawKernel({})",
     "from mine import SourceModule\nSourceModule({})",
     "import cupy\nTEXT = {}\ncupy.RawModule(path='x.cu')",
-    "import cupy\ncupy.ElementwiseKernel('', '', {})  # RawKernel",
+    "from pyopencl.elementwise import ElementwiseKernel  # no cupy\nElementwiseKernel(None, '', {})",
+    "import cupy\ncupy.ElementwiseKernel('T x', 'T y', '  ')\ncupy.ElementwiseKernel(*{})",
+    "import cupy\ndef f(body): return cupy.ElementwiseKernel('T x', 'T y', body)",
     "import cupy\ndef f(text={}):\n  cupy.RawModule(code=None)",
 ]
 
@@ -249,6 +251,103 @@ def test_of_texts_of_other_files_nothing_is_said() -> None:
         "import cupy\ncupy.RawModule(code=open('k.cu').read())\ndef f(c): return cupy.RawModule(code=c)\n# __global__"
     )
     assert not Host("/a.py", text.encode()).gaps
+
+
+# Kernels of which a library writes the rest
+
+BODIES = """\
+import cupy as cp
+from pycuda.elementwise import ElementwiseKernel
+from pycuda.reduction import ReductionKernel
+
+HELPER = r'''
+__device__ float next(const float *p) {
+    if (threadIdx.x < 5) __syncthreads();  // CL302
+    return p[1];
+}
+'''
+wide = cp.ElementwiseKernel('raw float32 z, T x, int32 w', 'raw float32 y', '''
+    int j = i * 4;  // CL111
+    y[j + 1] = z[j] + x;
+''', 'wide', preamble=HELPER)
+stop = cp._core.ElementwiseKernel('T x', 'T y', 'y = x; if (x > 0) __syncthreads();', preamble=HELPER)  # CL302
+total = cp.ElementwiseKernel('float32 x', 'raw float32 y', 'y[0] += x')  # CL308
+lin = ElementwiseKernel(  # no size is known: nothing is said about the neighbours
+    "float *a, const float *b, float c", "int k = i * 3; a[k] = b[i - 1] + b[i + 1];", "lin")  # CL111
+norm = cp.ReductionKernel('T x, raw int32 q', 'T y', 'x * x + q[(int)_j]', 'a + b', 'y = a', '0', 'norm')  # CL111
+dot = ReductionKernel('f', '0', "a+b", map_expr="x[(int)i]*y[i]", arguments="const float *x, float *y")  # CL111
+"""
+SOUND_BODIES = """\
+import cupy
+from pycuda.elementwise import ElementwiseKernel
+
+size = cupy.ElementwiseKernel('raw T x, S flag, int32 n', 'T y, raw int32 seen', '''
+    ptrdiff_t j = i * 2;
+    y = i + 1 < _ind.size() && flag > 0 ? x[j + 1] : T(n);  // a comment may end it
+    if (flag == 3) seen[0] = 1;
+    if (n > 4) atomicAdd(&seen[i % n], 1);
+    int k = threadIdx.x  // as may no semicolon''', 'size_' + str(4), preamble='#define ONE 1', loop_prep='int a = 1')
+mean = cupy.ElementwiseKernel('raw T x', 'T y', 'if (i > 0) y = (x[i - 1] + x[i + 1]) / 2')
+lin = ElementwiseKernel('float *a, float *b, int m[]', 'if (i + 1 < n) a[i] = b[i + 1] * (tid + m[cta_start])')
+norm = cupy.ReductionKernel('T x, T w', 'T y', 'abs(x) * w', 'max(a, b)', 'y = sqrt(a)', '0', 'norm')
+"""
+
+
+def test_bodies_are_checked_in_place(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", BODIES)
+    write("b.ipynb", notebook("import os", BODIES))
+    at_py, at_nb = ([f for f in cudalint.json(".") if f["file"] == name] for name in ("a.py", "b.ipynb"))
+    rows = BODIES.split("\n")
+    assert [(f["code"], f["line"]) for f in at_py] == [
+        (row.rpartition("CL")[1] + row.rpartition("CL")[2], number) for number, row in enumerate(rows, 1) if "CL" in row
+    ]
+    places = {rows[f["line"] - 1][f["column"] - 1 : f["end_column"] - 1] for f in at_py}
+    assert places == {"__syncthreads()", "i * 4", "y[0]", "i * 3", "_j", "i"}
+    assert [(f["code"], f["cell"]["line"], f["cell"]["column"]) for f in at_nb] == [
+        (f["code"], f["line"], f["column"]) for f in at_py
+    ]
+    assert [f["function"] for f in at_py] == ["next", "wide", "kernel", "kernel", "lin", "norm", "kernel"]
+
+
+def test_sound_bodies(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", SOUND_BODIES)
+    assert cudalint.json("a.py") == []
+    assert len(sources("a.py", SOUND_BODIES.encode())) == 4
+
+
+def test_bodies_are_repaired_in_place(cudalint: Cudalint, write: Write) -> None:
+    path = write("a.py", BODIES)
+    cudalint("check", "--fix", "a.py")
+    changes = {"int j =": "long long j =", "'y[0] += x'": "'atomicAdd(&y[0], x)'", "int k =": "long long k ="}
+    repaired = BODIES
+    for old, new in changes.items():
+        repaired = repaired.replace(old, new)
+    assert path.read_text() == repaired
+
+
+def test_a_literal_of_several_texts_is_suppressed_once(cudalint: Cudalint, write: Write) -> None:
+    literal = "__syncthreads();  // CL302"
+    write("a.py", BODIES.replace(literal, f"{literal}, cudalint: ignore[CL302]"))
+    after = cudalint.json("a.py")
+    assert [f["code"] for f in after].count("CL302") == 1
+    assert "CL002" not in {f["code"] for f in after}
+    assert len(after) == 6
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "cupy.ElementwiseKernel('T x', 'T y', f'y = {f}(x)')",
+        "cupy.ElementwiseKernel('T x', 'T y', 'y = %s(x)' % f)",
+        "cupy.ElementwiseKernel('T x', 'T y', 'y = x', preamble='#define N ' + str(f))",
+        "cupy.ReductionKernel('T x', 'T y', 'x', f'{f}(a, b)', 'y = a', '0')",
+    ],
+)
+def test_bodies_that_cannot_be_read_are_told(call: str) -> None:
+    host = Host("/a.py", f"import cupy\n{call}\n".encode())
+    assert not host.sources
+    [gap] = host.gaps
+    assert "put together" in gap.why
 
 
 # Repairs

@@ -576,8 +576,10 @@ def _merge(one: Placed, other: Placed) -> Placed:
 
 def _with_related(finding: Finding, level: Level, related: Iterable[Related]) -> Finding:
     level = min(finding.level, level, key=_SEVERITY.index)
-    more = tuple(each for each in dict.fromkeys(related) if each not in finding.related)
-    return finding._replace(level=level, related=finding.related + more)
+    told: dict[tuple[Span, str], Related] = {}
+    for each in (*finding.related, *related):
+        told.setdefault((each.span.place, each.message), each)
+    return finding._replace(level=level, related=tuple(told.values()))
 
 
 def _one(group: list[Placed]) -> Finding:
@@ -615,9 +617,16 @@ def _speaking(placed: Placed, found: dict[str, list[Directive]], used: set[tuple
 
 
 def _unused(
-    worker: Worker, targets: Iterable[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
+    worker: Worker, targets: Sequence[Target], found: dict[str, list[Directive]], used: set[tuple[str, tuple[int, int]]]
 ) -> Iterator[tuple[Target, Finding]]:
-    """CL002, for the suppressions whose rules ran."""
+    """CL002, for the suppressions whose rules ran. A literal that is part of several texts needs to be right in one."""
+    spoke = {
+        worker.span(target, directive.start, directive.end).place
+        for target in targets
+        if host_of(target.path) is not None
+        for directive in found.get(target.path, ())
+        if (target.path, directive.start) in used
+    }
     for target in targets:
         settings, path = target.settings, target.path
         if not found.get(path) or UNUSED not in settings.selection.codes:
@@ -642,6 +651,8 @@ def _unused(
                 message = f"'{directive.word}[{directive.selector}]' suppresses nothing: no {what} here"
                 advice = "remove it"
             span = worker.span(target, directive.start, directive.end)
+            if span.place in spoke:
+                continue
             level = settings.level_of(page, page.level)
             yield (
                 target,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.embedded import Found, Layer, Part
 from cudalint.frontend.preprocess import Gap
-from cudalint.frontend.source import ENTRIES
+from cudalint.frontend.source import takes_cuda
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _add_python(python: Layer, cell: _Cell, start: int, found: Found) -> None:
     try:
         code = _python(text[start:])
     except SyntaxError as fault:
-        if b"__global__" in text and any(entry.encode() in text for entry in ENTRIES):
+        if takes_cuda(text):
             first, last = cell.layer.outer(start, len(text))
             found.passed.append(Gap(first, last, f"the cell is no Python that this version reads: {fault.msg}"))
         return

@@ -9,30 +9,19 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from itertools import islice, product, takewhile
 from typing import TYPE_CHECKING
 
 from cudalint.frontend.embedded import Found, Layer
 from cudalint.frontend.preprocess import Gap
-from cudalint.frontend.source import ENTRIES, holds_cuda
+from cudalint.frontend.source import holds_cuda
+from cudalint.frontend.taken import NAME, TAKES
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-_COMPILER = "pycuda.compiler"
-_TAKES: dict[str, tuple[int, str]] = {
-    "cupy.RawKernel": (0, "code"),
-    "cupy.RawModule": (0, "code"),
-    f"{_COMPILER}.SourceModule": (0, "source"),
-    f"{_COMPILER}.DynamicSourceModule": (0, "source"),
-    "torch.utils.cpp_extension.load_inline": (2, "cuda_sources"),
-    "cuda.core.Program": (0, "code"),
-    "cuda.core.experimental.Program": (0, "code"),
-    "cuda.bindings.nvrtc.nvrtcCreateProgram": (0, "src"),
-    "cuda.nvrtc.nvrtcCreateProgram": (0, "src"),
-}
-"""By full name: which argument is CUDA, by place and by name. Several texts in a list are compiled as one."""
-assert all(name.rpartition(".")[2].removeprefix("Dynamic") in ENTRIES for name in _TAKES)
+    from cudalint.frontend.taken import Form, Text
 
 _MOST_STEPS = 16
 """Names behind names that are followed."""
@@ -50,6 +39,8 @@ _SIMPLE = {
     b"v": b"\v", b"\n": b"", b"\r": b"", b"\r\n": b"",
 }  # fmt: skip
 _LINE_END = re.compile(rb"\r\n?|\n")
+_INSIDE_CUPY = re.compile(r"cupy\._?core\.(?:\w+\.)?")
+"""Where CuPy keeps what it offers."""
 _COOKIE = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _READABLE = frozenset(("utf-8", "utf8", "ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "cp1252"))
 
@@ -60,6 +51,8 @@ class Unreadable(Exception):
     def __init__(self, node: ast.expr, why: str) -> None:
         super().__init__(why)
         self.node, self.why = node, why
+        self.shown = False
+        """Whether literals in it show that it is CUDA."""
 
 
 def read_module(raw: bytes) -> Found:
@@ -94,23 +87,23 @@ def read(raw: bytes, tree: ast.Module, below: Layer | None) -> Found:
     """The CUDA texts of a module. ``below`` is where its text comes from, if that is no file of its own."""
     found = Found({}, [])
     module = _Module(raw, tree)
-    seen: set[tuple[tuple[int, int], ...]] = set()
+    seen: set[tuple[bytes | tuple[int, int], ...]] = set()
     passed: set[tuple[int, int]] = set()
-    for argument, scopes in module.arguments():
+    for call in module.calls():
         try:
-            texts = module.strings(argument, scopes, 0)
+            texts = module.texts(call)
         except RecursionError:
             continue
         except Unreadable as why:
             start, end = module.range(why.node)
-            if (start, end) not in passed and module.shows_cuda(argument, scopes, 0):
+            if why.shown and (start, end) not in passed:
                 passed.add((start, end))
                 if below is not None:
                     start, end = below.outer(start, end)
                 found.passed.append(Gap(start, end, str(why)))
             continue
         for parts in texts:
-            key = tuple(module.range(part) for part in parts if part is not None)
+            key = tuple(part if isinstance(part, bytes) else module.range(part) for part in parts)
             if key in seen:
                 continue
             seen.add(key)
@@ -118,16 +111,23 @@ def read(raw: bytes, tree: ast.Module, below: Layer | None) -> Found:
             if layer is not None:
                 found.texts[f"string {len(found.texts) + 1}.cu"] = layer
             else:
-                start, end = key[0][0], key[-1][1]
+                places = [place for place in key if not isinstance(place, bytes)]
+                start, end = places[0][0], places[-1][1]
                 if below is not None:
                     start, end = below.outer(start, end)
                 found.passed.append(Gap(start, end, "where its characters are written cannot be told"))
     return found
 
 
-Text = list[ast.Constant | None]
-"""The literals that make a text; None is a line end between two texts of a list."""
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+
+
+class _Call(NamedTuple):
+    """A call that takes CUDA, and what it is given by name."""
+
+    form: Form
+    given: dict[str, ast.expr]
+    scopes: tuple[Scope, ...]
 
 
 class _Assigned(NamedTuple):
@@ -183,18 +183,41 @@ class _Module:
             stack.extend((child, node, inner) for child in ast.iter_child_nodes(node))
         self._calls.sort(key=lambda call: (call[0].lineno, call[0].col_offset))
 
-    def arguments(self) -> Iterator[tuple[ast.expr, tuple[Scope, ...]]]:
-        """What is given to the functions that take CUDA, in order."""
+    def calls(self) -> Iterator[_Call]:
+        """The calls of functions that take CUDA, in order."""
         for call, scopes in self._calls:
-            takes = _TAKES.get(self._full_name(call.func) or "")
-            if takes is None:
-                continue
-            place, keyword = takes
-            given = [each.value for each in call.keywords if each.arg == keyword]
-            if len(call.args) > place and not any(isinstance(x, ast.Starred) for x in call.args[: place + 1]):
-                given.append(call.args[place])
-            for argument in given[:1]:
-                yield argument, scopes
+            form = TAKES.get(_INSIDE_CUPY.sub("cupy.", self._full_name(call.func) or ""))
+            if form is not None:
+                placed = takewhile(lambda argument: not isinstance(argument, ast.Starred), call.args)
+                given = dict(zip(form.arguments, placed, strict=False))
+                given |= {each.arg: each.value for each in call.keywords if each.arg is not None}
+                yield _Call(form, given, scopes)
+
+    def texts(self, call: _Call) -> list[Text]:
+        """The texts that a call may compile; Unreadable if it may be another."""
+        form = call.form
+        choices = [self._choices(call, part) or [[]] for part in form.parts]
+        named: dict[str, Text] = {}
+        if not form.whole:
+            try:
+                named[NAME] = self._choices(call, NAME)[0]
+            except (Unreadable, IndexError):
+                named[NAME] = []  # what a kernel is called matters to nobody
+        made = (form.text(named | dict(zip(form.parts, each, strict=True))) for each in product(*choices))
+        return [text for text in islice(made, _MOST_TEXTS) if text is not None]
+
+    def _choices(self, call: _Call, part: str) -> list[Text]:
+        """The texts that an argument may be."""
+        argument = call.given.get(part)
+        if argument is None:
+            return []
+        try:
+            return self.strings(argument, call.scopes, 0)
+        except Unreadable as why:
+            # A part is CUDA by where it stands, a whole text by what is in it.
+            shows = holds_cuda if call.form.whole else bytes.strip
+            why.shown = self._shows(argument, call.scopes, 0, shows)
+            raise
 
     def _full_name(self, node: ast.expr) -> str | None:
         """What a dotted name means by the imports."""
@@ -206,7 +229,7 @@ class _Module:
             return None
         head = self._imports.get(node.id)
         if head is None:
-            stars = [f"{module}.{node.id}" for module in self._stars if f"{module}.{node.id}" in _TAKES]
+            stars = [f"{module}.{node.id}" for module in self._stars if f"{module}.{node.id}" in TAKES]
             if not stars:
                 return None
             head = stars[0]
@@ -239,7 +262,7 @@ class _Module:
                 texts = self.strings(element, scopes, step)
                 if len(texts) != 1:
                     raise Unreadable(node, "it is CUDA that is put together when the program runs")
-                parts += [None, *texts[0]] if parts else texts[0]
+                parts += [b"\n", *texts[0]] if parts else texts[0]
             return [parts] if parts else []
         encoded = _encoded(node)
         if encoded is not None:
@@ -266,16 +289,16 @@ class _Module:
                 return assigned, scopes[:depth]
         return [], ()
 
-    def shows_cuda(self, node: ast.expr, scopes: tuple[Scope, ...], step: int) -> bool:
+    def _shows(self, node: ast.expr, scopes: tuple[Scope, ...], step: int, shows: Callable[[bytes], object]) -> bool:
         """Is there CUDA in the literals of an expression, or behind its names?"""
         for each in ast.walk(node):
             if isinstance(each, ast.Constant) and isinstance(each.value, (str, bytes)):
-                if holds_cuda(_bytes(each.value)):
+                if shows(_bytes(each.value)):
                     return True
             elif isinstance(each, ast.Name) and step < _MOST_STEPS:
                 assigned, around = self._assigned(each, scopes, every=True)
                 values = [x.value for x in assigned if x.value is not None and x.value is not node]
-                if any(self.shows_cuda(value, around, step + 4) for value in values):
+                if any(self._shows(value, around, step + 4, shows) for value in values):
                     return True
         return False
 
@@ -285,20 +308,20 @@ class _Module:
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def layer(self, parts: Text, below: Layer | None) -> Layer | None:
-        """The text that some literals make; None if where it is written cannot be told."""
+        """The text that some literals make; None if where it is written cannot be told. What is written nowhere stands
+        at the literal behind it."""
         writer = _Writer(self._raw)
         layer = Layer(writer.write, below)
-        end = 0
+        literals = iter([self.range(part) for part in parts if not isinstance(part, bytes)])
+        at = next(literals)
         for part in parts:
-            if part is None:
-                layer.add(b"\n", end, end, -1)
+            if isinstance(part, bytes):
+                layer.add(part, at[0], at[0], -1)
                 continue
-            start, end = self.range(part)
-            at = len(layer.text)
-            if not writer.read(layer, start, end):
+            before = len(layer.text)
+            if not writer.read(layer, *at) or layer.text[before:] != _bytes(part.value):  # type: ignore[arg-type]  # a str or bytes
                 return None
-            if layer.text[at:] != _bytes(part.value):  # type: ignore[arg-type]  # a str or bytes
-                return None
+            at = next(literals, (at[1], at[1]))
         return layer
 
 

@@ -356,6 +356,9 @@ MAX_HOST = 64 << 20
 
 ENTRIES = ("RawKernel", "RawModule", "SourceModule", "load_inline", "nvrtcCreateProgram", "Program")
 """Functions of Python libraries that take CUDA, by the last part of their names."""
+BODIES = ("ElementwiseKernel", "ReductionKernel")
+"""Those that take the body of a kernel, which shows by nothing else that it is CUDA."""
+_BODY_NAMES = [name.encode() for name in BODIES]
 _ENTRY = pattern(rb"(?:%s)\b" % "|".join(ENTRIES).encode())
 _HOST = re.compile(r"\.(?:ipynb|py)(?=/)" if os.sep == "/" else r"\.(?:ipynb|py)(?=[\\/])", re.IGNORECASE)
 
@@ -375,6 +378,13 @@ def host_of(path: str) -> str | None:
 
 def may_hold_cuda(path: str, data: bytes) -> bool:
     """Whether a notebook or a Python file is worth a look: it costs nothing to say so of one that is not."""
-    if b"__global__" not in data:
+    return takes_cuda(data) or (b"__global__" in data and path.lower().endswith(NOTEBOOK) and b"%%" in data)
+
+
+def takes_cuda(python: bytes) -> bool:
+    """Whether Python may give CUDA to a library that compiles it."""
+    if b"__global__" in python and _ENTRY.search(python) is not None:
+        return True
+    if b"Kernel" not in python:
         return False
-    return _ENTRY.search(data) is not None or (path.lower().endswith(NOTEBOOK) and b"%%" in data)
+    return any(body in python for body in _BODY_NAMES) and (b"cupy" in python or b"pycuda" in python)
