@@ -1040,3 +1040,82 @@ void run(float *x, int n) {
     (found,) = cudalint.json("--select", "CL202", "swapped.cu")
     assert found["witness"]["sizes"] == {"n": 2}
     assert found["witness"]["values"]["first element without a thread"] == 1
+
+
+def test_the_grid_of_a_witness_is_the_launchs_own_on_every_axis(cudalint, write):
+    """What is another axis of the grid is no number to be pinned: one part will do, and the grid has one there."""
+    write(
+        "parts.cu",
+        """\
+#include <cstddef>
+__global__ void fill(char *x, int m, size_t stride) {
+    char *own = x + blockIdx.z * stride;
+    size_t i = blockIdx.x * 128 * m + threadIdx.x;
+    own[i] = 1;
+}
+void run(char *x, size_t total, size_t parts, unsigned rows) {
+    if (parts == 0 || parts > 1000) return;
+    const size_t each = total / parts;
+    if (each == 0 || each % 128) return;
+    dim3 grid(each / 128, (rows + 15) / 16, parts);
+    fill<<<grid, 128>>>(x, 32, each * 32);
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL102", "parts.cu")
+    sizes = found["witness"]["sizes"]
+    each = sizes["total"] // sizes["parts"]
+    assert found["witness"]["grid"] == [each // 128, (sizes["rows"] + 15) // 16, sizes["parts"]]
+    assert sizes["parts"] == 1
+
+
+def test_the_bound_of_a_witness_is_of_what_is_tested(cudalint, write):
+    """A number of tiles that is tested against is the product divided, as the tile's number is."""
+    write(
+        "tiles.cu",
+        """\
+#include <cstddef>
+__global__ void __launch_bounds__(256) mark(float *x, size_t tiles) {
+    const size_t tile = blockIdx.x * blockDim.x / (size_t)32 + threadIdx.x / 32;
+    if (tile >= tiles) return;
+    if (threadIdx.x % 32 == 0) x[tile] = 1.0f;
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL102", "tiles.cu")
+    assert found["witness"]["sizes"] == {"tiles": (1 << 27) + 1}
+    assert found["witness"]["values"] == {"product in 32 bits": 0, "product meant": 1 << 32}
+    assert "product 4,294,967,296 becomes 0" in found["message"]
+
+
+def test_sizes_of_a_witness_are_those_that_the_launch_hangs_on(cudalint, write):
+    """Of a local that a branch may set again, what the branch not taken would have set is no size of the case."""
+    write(
+        "picked.cu",
+        """\
+#include <cstddef>
+struct Config { size_t width, blocks; };
+bool enabled();
+Config pick(size_t rows);
+__global__ void fill(char *x, size_t n) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 1;
+}
+void run(char *x, size_t n) {
+    if (n == 0) return;
+    const bool tuned = n % 32 == 0 && enabled();
+    size_t width = 4, blocks;
+    if (tuned) {
+        const Config config = pick(n);
+        width = config.width;
+        blocks = config.blocks;
+    }
+    const size_t items = (n + width - 1) / width;
+    if (!tuned) blocks = (items + 255) / 256;
+    if (!tuned) fill<<<blocks, 256>>>(x, items);
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL102", "picked.cu")
+    assert list(found["witness"]["sizes"]) == ["n"]
+    assert found["witness"]["grid"][0] == (1 << 24) + 1

@@ -78,6 +78,34 @@ def _accumulated(induction: Induction) -> bool:
     return len(others) == 1 and any(x.data.kind in _SIZES for x in t.leaves(others[0]))
 
 
+def deciding(terms: Iterable[Term], env: w.Assignment) -> set[Term]:
+    """The atoms that the values of ``terms`` hang on at ``env``: of a choice only the side that is taken, of a
+    conjunction that fails only what makes it fail."""
+
+    def value(term: Term) -> object:
+        try:
+            return t.evaluate(term, env)
+        except t.Undefined:
+            return None
+
+    stack, seen, result = list(terms), set(), set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        chosen: Sequence[Term] = item.args
+        if item.op == "atom":
+            result.add(item)
+        elif item.op == "select" and (truth := value(item.args[0])) is not None:
+            chosen = item.args[0], item.args[1 if truth else 2]
+        elif item.op in ("land", "lor"):
+            ends = item.op == "lor"
+            chosen = [x for x in item.args if (truth := value(x)) is not None and bool(truth) == ends][:1] or chosen
+        stack.extend(chosen)
+    return result
+
+
 def ordered(first: Iterable[Term], then: Iterable[Term]) -> list[Term]:
     """The atoms of some terms, those of ``first`` before the others."""
     result: dict[Term, None] = {}

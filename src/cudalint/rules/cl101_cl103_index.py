@@ -19,7 +19,7 @@ from cudalint.rules.draft import Draft
 from cudalint.rules.stride import overrun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Conversion, Induction, Operation
@@ -65,10 +65,20 @@ def check_products(kernel: Kernel) -> Iterator[Draft]:
                     addresses = _address_parts(kernel)
                 if t.convert(event.term, event.to) not in addresses:
                     continue
-            draft = (_alone if alone else _indexed)(kernel, event, product, place, axes, bounds)
+            if alone:
+                draft = _alone(kernel, event, product, place, axes, bounds)
+            else:
+                assert addresses is not None
+                draft = _indexed(kernel, event, product, place, axes, bounds, divided=_divided(event, addresses))
             if draft is not None:
                 reported.add(id(place.node))
                 yield draft
+
+
+def _divided(event: Conversion, addresses: set[Term]) -> bool:
+    """Whether what is widened is no index yet: it is divided first."""
+    whole = t.convert(event.term, event.to)
+    return any(x.op in ("div", "shr") and whole in search.parts(x.args[0]) for x in addresses)
 
 
 def _launch_axes(product: Term) -> set[str] | None:
@@ -142,16 +152,18 @@ def _alone(
         grid = _grid_for(product, axes, block, given, over)
         if grid is None:
             continue
+        last = {BID[a]: grid[_AXES.index(a)] - 1 for a in axes}
+        found = _sizes(kernel, launch, grid, block, last, bounds, axes, given)
+        if found is None:
+            continue
+        first, (sizes, grid) = grid, found
         env = width.grid_env(grid, block)
         wrapped, meant = width.value(product, env), width.value(product, env, exact=False)
         if wrapped is None or meant is None or wrapped == meant:
             continue
-        sizes = _sizes(kernel, launch, grid, block, bounds, axes, given)
-        if sizes is None:
-            continue
         text = support.text(place.fn, place.node)
         message = (
-            f"`{text}` is computed in 32 bits and widened afterwards: from {digits(_blocks(grid))} blocks of "
+            f"`{text}` is computed in 32 bits and widened afterwards: from {digits(_blocks(first))} blocks of "
             f"{_shape(block)} threads on it wraps, here to {digits(wrapped)} instead of {digits(meant)}"
         )
         return Draft(
@@ -165,10 +177,12 @@ def _alone(
 
 
 def _indexed(
-    kernel: Kernel, event: Conversion, product: Term, place: Operation, axes: set[str], bounds: list[Bound]
-) -> Draft | None:
+    kernel: Kernel, event: Conversion, product: Term, place: Operation, axes: set[str], bounds: list[Bound], *,
+    divided: bool,
+) -> Draft | None:  # fmt: skip
     assert isinstance(product.type, Int)
     over = product.type.hi + 1
+    what = "product" if divided else "index"
     for launch in _reaching(kernel, product, axes, bounds):
         block = _block(kernel, launch)
         given = _given(launch, product, block)
@@ -176,19 +190,20 @@ def _indexed(
         if case is None:
             continue
         grid, thread, wrapped, meant = case
-        sizes = _sizes(kernel, launch, grid, block, bounds, axes, given)
-        if sizes is None:
+        found = _sizes(kernel, launch, grid, block, support.coordinates(*thread), bounds, axes, given)
+        if found is None:
             continue
+        sizes, grid = found
         text = support.text(place.fn, place.node)
         message = (
             f"`{text}` is computed in 32 bits and widened afterwards: in thread {thread[1][0]} of block "
-            f"{digits(max(thread[0]))} (blocks of {_shape(block)}) index {digits(meant)} becomes {digits(wrapped)}, "
+            f"{digits(max(thread[0]))} (blocks of {_shape(block)}) {what} {digits(meant)} becomes {digits(wrapped)}, "
             f"{'below the array' if wrapped < 0 else 'which another thread has'}"
         )
         return Draft(
             "CL102", place.fn, place.fn.file, place.node.start, place.node.end, message,
             "cast the first operand of every product: `(size_t)blockIdx.x * blockDim.x + threadIdx.x`",
-            Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant}),
+            Witness(sizes, grid, block, thread, {f"{what} in 32 bits": wrapped, f"{what} meant": meant}),
             (*_widened(event, place), *support.calls(place), *support.launched_at(kernel)),
             fix=_fix(event, place),
         )  # fmt: skip
@@ -275,14 +290,7 @@ def _first_thread(
     index: Term, axes: set[str], block: Triple, given: _Given, over: int
 ) -> tuple[Triple, tuple[Triple, Triple], int, int] | None:
     """The grid and the first thread (block, thread) whose index is ``over``, with the index in 32 bits and as meant."""
-    leaves = t.leaves(index)
-    rest: dict[Term, int] = {}
-    for leaf in leaves:
-        kind = leaf.data.kind
-        if kind in ("tid", "bid", "loop", "load", "call", "phi", "exit", "unknown"):
-            rest[leaf] = 0
-        elif kind == "param":
-            rest[leaf] = given.values.get(leaf) or w.assumed(leaf) or 0
+    rest = _beside([index], given)
     grids = (1, 1, 1)
 
     def at(count: int, thread: int) -> dict[Term, int]:
@@ -316,6 +324,18 @@ def _first_thread(
     return grid, ((env.get(BID["x"], 0), env.get(BID["y"], 0), env.get(BID["z"], 0)), (thread, 0, 0)), wrapped, meant
 
 
+def _beside(terms: Iterable[Term], given: _Given) -> dict[Term, int]:
+    """Values of what terms are made of beside a grid: the first thread, the first pass, no data."""
+    result: dict[Term, int] = {}
+    for leaf in search.leaves_of(terms):
+        kind = leaf.data.kind
+        if kind in ("tid", "bid", "loop", "count", "load", "call", "phi", "exit", "unknown"):
+            result[leaf] = 0
+        elif kind == "param":
+            result[leaf] = given.values.get(leaf) or w.assumed(leaf) or 0
+    return result
+
+
 def _sums(index: Term) -> Iterator[Term]:
     """The sums and products that a 32-bit index passes through: each of them can wrap."""
     stack = [index]
@@ -328,23 +348,34 @@ def _sums(index: Term) -> Iterator[Term]:
 
 
 def _sizes(
-    kernel: Kernel, launch: Launch | None, grid: Triple, block: Triple,
+    kernel: Kernel, launch: Launch | None, grid: Triple, block: Triple, thread: Mapping[Term, int],
     bounds: list[Bound], axes: set[str], given: _Given,
-) -> dict[str, int] | None:  # fmt: skip
-    """The sizes by name that start such a grid; None where the launch cannot."""
-    if launch is not None and launch.grid is not None and launch.grid[0].op != "const":
-        env = width.sizes_for(launch, grid[0], kernel.config, given.sizes)
-        if env is None:
-            return None
-        if any(x.data.kind != "device" for x in env):
-            return width.named(env)
-    threads = (grid[0] - 1) * block[0] + 1
+) -> tuple[dict[str, int], Triple] | None:  # fmt: skip
+    """The sizes by name that start such a grid, with the grid that the launch has there; None where it cannot.
+
+    Where no launch says how its grid comes about, the size is what ``thread`` of the grid is tested against.
+    """
+    if launch is not None and launch.grid is not None:
+        main = launch.grid[grid.index(max(grid))]
+        if main.op != "const":
+            env = width.sizes_for(launch, grid, kernel.config, given.sizes)
+            if env is None:
+                return None
+            if any(x.data.kind != "device" for x in env):
+                shown = width.decisive(env, [*launch.grid, *(x for x in given.sizes if x in env)])
+                x, y, z = (width.value(blocks, env) or least for blocks, least in zip(launch.grid, grid))
+                return width.named(shown), (x, y, z)
     for bound in bounds:
         leaf = strip(bound.limit)
-        own = leaf.op == "atom" and any(BID[a] in bound.ids for a in axes)
-        if own and threads <= leaf.data.hi and (kernel.config.max_elements or threads) >= threads:
-            return {leaf.data.name: threads}
-    return {}
+        if leaf.op == "atom" and any(BID[a] in bound.ids for a in axes):
+            tested = support.over_passes(bound.value)
+            last = width.value(
+                tested, {**_beside([tested], given), **width.grid_env(grid, block), **thread}, exact=False
+            )
+            size = last + 1 if last is not None else 0
+            if 0 < size <= min(leaf.data.hi, kernel.config.max_elements or size):
+                return {leaf.data.name: size}, grid
+    return {}, grid
 
 
 # --- CL103 --------------------------------------------------------------------------------------
@@ -422,9 +453,10 @@ def _narrow_at(
         if case is None:
             return None
         grid, thread, wrapped, meant = case
-        sizes_ = _sizes(kernel, launch, grid, block, [bound], axes, given)
-        if sizes_ is None:
+        started = _sizes(kernel, launch, grid, block, support.coordinates(*thread), [bound], axes, given)
+        if started is None:
             return None
+        sizes, grid = started
         if not _passes(bound, wrapped):
             consequence = f"fails the test, and element {digits(meant)} is left out"
         elif wrapped < 0:
@@ -435,7 +467,7 @@ def _narrow_at(
             f"this index has 32 bits (`{name}`) and is tested against a 64-bit bound (`{text}`): the thread of element "
             f"{digits(meant)} {consequence}"
         )
-        witness = Witness(sizes_, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant})
+        witness = Witness(sizes, grid, block, thread, {"index in 32 bits": wrapped, "index meant": meant})
     return Draft(
         "CL103", place.fn, place.fn.file, place.node.start, place.node.end, message,
         "make the index as wide as its bound and cast its product: "

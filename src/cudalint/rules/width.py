@@ -10,6 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, GDIM
 from cudalint.facts.kernels import ids_of
+from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
 from cudalint.facts.reach import strip
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
@@ -204,50 +205,75 @@ def others_at(launch: Launch | None, leaves: Iterable[Term], others: int, config
 
 
 def sizes_for(
-    launch: Launch, blocks: int, config: Config, given: Mapping[Term, int] = _NO_SIZES
+    launch: Launch, wanted: Triple, config: Config, given: Mapping[Term, int] = _NO_SIZES
 ) -> dict[Term, int] | None:
-    """The smallest host sizes at which the launch has at least ``blocks`` blocks on x, with those that are ``given``
-    where that can be; None where none is found."""
+    """The smallest host sizes at which the launch has at least the ``wanted`` blocks along an axis where these are
+    several, and blocks along the others, with the sizes that are ``given`` where that can be; None where none is found.
+    """
     # by every index of the kernel, most of which need the same grid
-    asked = ("sizes for", blocks, *given.items())
+    asked = ("sizes for", wanted, *given.items())
     if asked not in launch.answers:
-        found = _sizes_for(launch, blocks, config, given)
-        launch.answers[asked] = _sizes_for(launch, blocks, config, _NO_SIZES) if found is None and given else found
+        found = _sizes_for(launch, wanted, config, given)
+        launch.answers[asked] = _sizes_for(launch, wanted, config, _NO_SIZES) if found is None and given else found
     return launch.answers[asked]  # type: ignore[return-value]  # put there above
 
 
-def _sizes_for(launch: Launch, blocks: int, config: Config, given: Mapping[Term, int]) -> dict[Term, int] | None:
+def _sizes_for(launch: Launch, wanted: Triple, config: Config, given: Mapping[Term, int]) -> dict[Term, int] | None:
     if launch.grid is None:
         return None
-    grid = launch.grid[0]
-    leaves = t.leaves(grid)
-    fixed = {**defaults(launch, leaves, config), **given}
-    free = [x for x in leaves if x not in fixed or strip(grid) is x]
-    free.sort(key=lambda x: (-x.data.hi, x.key))
-    mains: list[Term | None] = [*free] or [None]
+    leaves = {x for blocks in launch.grid for x in t.leaves(blocks)}
+    # A whole axis of the grid is a size of the data, where it is not a block's too.
+    whole = {strip(blocks) for blocks in launch.grid} - grids.block_sizes(launch)
+    known = {x: v for x, v in defaults(launch, leaves, config).items() if x not in whole or w.assumed(x) is not None}
+    fixed = {**known, **given}
+    axes = sorted(zip(launch.grid, wanted, (GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX)), key=lambda axis: -axis[1])
+    main_grid = axes[0][0]
+    mains: list[Term | None] = [*_free(main_grid, fixed)] or [None]
+    free = {x for x in leaves if x not in fixed}
     for main, others in tries(mains):
         env = {**others_at(launch, free, others, config), **fixed}
-        if main is not None:
-            high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
-            # `1UL << n`: n stays below the type's width
-            shifts = (x for x in search.parts(grid) if x.op in ("shl", "shr") and strip(x.args[1]) is main)
-            high = min([high, *(x.type.bits - 1 for x in shifts if isinstance(x.type, Int))])
-
-            def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
-                found = value(grid, {**env, main: n}, exact=False)
-                return found is not None and found >= blocks
-
-            least = smallest(1, min(high, 1 << 62), enough)
-            if least is None:
-                continue
-            env[main] = least
+        moved: set[Term] = set()
+        for blocks, least, most in axes:
+            first = [main] if blocks is main_grid and main is not None else []
+            movable = first or [x for x in _free(blocks, fixed) if x not in moved]
+            grown = _grown(blocks, least, env, movable, config)
+            if grown is None or (value(blocks, grown, exact=False) or 0) > most:
+                break
+            env, moved = grown, moved | t.leaves(blocks)
         else:
-            found = value(grid, env, exact=False)
-            if found is None or found < blocks:
-                continue
-        if w.completed(env, launch.conditions) is not None:
-            return env
+            if w.completed(env, launch.conditions) is not None:
+                return env
     return None
+
+
+def _free(blocks: Term, fixed: Mapping[Term, int]) -> list[Term]:
+    """The sizes that blocks are made of, the widest first; what is passed as it is counts even if it has a value."""
+    free = (x for x in t.leaves(blocks) if x not in fixed or strip(blocks) is x)
+    return sorted(free, key=lambda x: (-x.data.hi, x.key))
+
+
+def _grown(
+    blocks: Term, least: int, env: dict[Term, int], mains: Sequence[Term], config: Config
+) -> dict[Term, int] | None:
+    """``env`` where it gives ``least`` blocks, else with the smallest value that does so of the first of ``mains`` that
+    has one; an axis whose blocks nobody can count has them."""
+    now = value(blocks, env, exact=False)
+    if now is not None and now >= least:
+        return env
+    for main in mains:
+        high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
+        # `1UL << n`: n stays below the type's width
+        shifts = (x for x in search.parts(blocks) if x.op in ("shl", "shr") and strip(x.args[1]) is main)
+        high = min([high, _LAST, *(x.type.bits - 1 for x in shifts if isinstance(x.type, Int))])
+
+        def enough(n: int, main: Term = main) -> bool:
+            found = value(blocks, {**env, main: n}, exact=False)
+            return found is not None and found >= least
+
+        enlarged = smallest(1, high, enough)
+        if enlarged is not None:
+            return {**env, main: enlarged}
+    return env if now is None and least == 1 else None
 
 
 def on_the_way(launch: Launch, event: Event) -> list[Term]:
@@ -297,6 +323,12 @@ def with_grid(launch: Launch, env: Mapping[Term, int]) -> dict[Term, int]:
     """Sizes with values of whatever else the grid is made of, 1 where it is a size too."""
     leaves = {x for blocks in launch.grid or () for x in t.leaves(blocks)}
     return {**others_at(launch, leaves, 1, launch.config), **defaults(launch, leaves, launch.config), **env}
+
+
+def decisive(env: Mapping[Term, int], terms: Iterable[Term]) -> dict[Term, int]:
+    """Of an assignment what the values of ``terms`` hang on."""
+    kept = search.deciding(terms, dict(env))
+    return {x: v for x, v in env.items() if x in kept}
 
 
 def named(env: dict[Term, int], called: Mapping[Term, str] = _NO_NAMES) -> dict[str, int]:
