@@ -49,6 +49,29 @@ def children(node: Any) -> list[Any]:
     return found
 
 
+def exposed(node: Any) -> set[ir.Var]:
+    """The variables that code names otherwise than to read an element of theirs, or how many there are."""
+    found: set[ir.Var] = set()
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        kind = type(item)
+        if kind is ir.Ref:
+            found.add(item.var)
+        elif kind is ir.Index and type(item.base) is ir.Ref:
+            stack.append(item.index)
+        elif kind is ir.Call and type(item.receiver) is ir.Ref and item.name in ("size", "empty"):
+            stack.extend(item.args)
+        elif kind is ir.RangeFor and type(item.range) is ir.Ref and not item.var.ref:
+            stack.append(item.body)
+        else:
+            stack.extend(children(item))
+        target = item.operand if kind is ir.AddrOf else getattr(item, "target", None)
+        if kind in (ir.AddrOf, ir.Assign, ir.IncDec) and type(target) is ir.Index and type(target.base) is ir.Ref:
+            found.add(target.base.var)
+    return found
+
+
 _LOOPS = (ir.For, ir.While, ir.RangeFor)
 
 

@@ -483,6 +483,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
         found = answered(walker, asked).get(key)
         if found is None:
             base = walker.value(receiver)
+            if name not in _EXTENTS:
+                walker.forget_elements(base)  # `v.data()`: whoever gets it may write there
             inputs = (base,) if isinstance(base, Term) else ()
             title = re.sub(r"\bempty(?=\(\)$)", "size", walker.source(node))  # which asks for the size, see above
             if not re.search(rf"\b{name} ?\( ?\)$", title):
@@ -504,7 +506,7 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             known = answered(walker, asked)[key] = walker.unseen(node, args)
             _extents(walker, node)
         return known
-    walker.value(receiver)
+    walker.forget_elements(walker.value(receiver))
     may_have_changed(walker, receiver)
     return walker.unseen(node, args)
 

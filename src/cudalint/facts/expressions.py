@@ -402,7 +402,10 @@ class Expressions(Places):
             if len(args) == 1 and isinstance(args[0], Term):
                 return self.convert(args[0], type_, node.args[0])
         inputs = tuple(a for a in args if isinstance(a, Term))
-        return self.unknown_value("unknown", str(type_), type_, inputs=inputs)
+        result = self.unknown_value("unknown", str(type_), type_, inputs=inputs)
+        if isinstance(result, Term) and isinstance(type_, Struct):
+            self.list_elements(result, node)
+        return result
 
     def do_sizeof(self, node: ir.SizeOf) -> Value:
         size = node.of.size
@@ -502,6 +505,7 @@ class Expressions(Places):
                 self.write(self.place(arg), self.fresh("call", arg.var.name, arg.type, data=node), arg, arg)
             elif isinstance(value, Pointer):
                 value.obj.epoch += 1
+                self.forget_elements(value)
                 if value.obj.kind == "local":
                     value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
             elif isinstance(value, Closure) and not self.device:
@@ -522,6 +526,7 @@ class Expressions(Places):
             return
         changed = assigned(closure.function.body, self.stores_cache)
         self.clobber(changed)
+        self.forget_exposed(closure.function.body)
         self.enter_closure(node, closure, [])
         self.clobber(changed)
         self.alive = True

@@ -282,6 +282,7 @@ class Walker(Expressions):
     ) -> None:  # fmt: skip
         loop = Loop(node, self.fn, self.guard, self.stack, self.seq + 1)
         self.flow.loops.append(loop)
+        self.forget_exposed(node)
         changed = [v for v in self.assigned_in(node) if v in self.env]
         before = {v: self.env[v] for v in changed}
         base = self.guard

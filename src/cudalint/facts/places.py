@@ -8,6 +8,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.calls import (
     DEVICE_MEMBERS,
 )
+from cudalint.facts.contents import Contents
 from cudalint.facts.events import (
     Access,
     Closure,
@@ -18,7 +19,7 @@ from cudalint.facts.events import (
     chain,
 )
 from cudalint.facts.queried import answer, only_number
-from cudalint.facts.state import State, number
+from cudalint.facts.state import number
 from cudalint.facts.terms import UNKNOWN, Term, const
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import DIM3, I32, I64, U32, Array, Float, Int, Param, Ptr, Struct, Type
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Value
 
 
-class Places(State):
+class Places(Contents):
     """Reads and writes of variables, fields and memory."""
 
     def value(self, node: ir.Expr) -> Value:
@@ -208,6 +209,8 @@ class Places(State):
                 source = source.args[0]
             if source.op == "atom" and source.data.kind in ("call", "load") and not source.data.name.isidentifier():
                 source.data.name = var.name
+            elif source.op == "atom" and isinstance(type_, Struct) and source.data.name == str(type_):
+                source.data.name = var.name  # made here: `std::vector<int> v(n);`
             if type_ is DIM3:
                 return Record(
                     var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)}
@@ -259,12 +262,16 @@ class Places(State):
     def initialise_array(self, var: ir.Var, init: ir.Expr) -> None:
         obj = self.flow.objects[var]
         if isinstance(init, ir.Construct):
+            values = []
             for arg in init.args:
                 value = self.value(arg)
                 if isinstance(value, Term):
+                    values.append(value)
                     obj.stores.append(value)
             if obj.extent is None or len(init.args) < obj.extent:
                 obj.stores.append(const(0))  # the rest of the array
+            if len(values) == len(init.args) and (var.const or not var.static):
+                self.hold(self.array(var), values, obj.extent)
         else:
             self.value(init)
 
@@ -282,6 +289,7 @@ class Places(State):
                 made = self.elements[base, node.type] = Pointer(
                     Obj("unknown", name, node.type, origin=(base,)), node.type
                 )
+                self.hold(made, self.listed.pop(base, ()))
             base = made
         return self.advance(base, index, node)
 
@@ -346,6 +354,9 @@ class Places(State):
         event = self.access(pointer, node, "r")
         if obj.kind != "var":
             self.flow.accesses.append(event)
+        held = self.held_at(pointer)
+        if held is not None:
+            return held
         key = self.load_key(pointer, type_)
         found = self.loads.get(key)
         if found is None:
@@ -386,6 +397,7 @@ class Places(State):
             return
         self.flow.accesses.append(self.access(pointer, node, mode, term))
         obj.epoch += 1
+        self.hold_at(pointer, term if mode == "w" else None)
         if obj.kind == "local":
             obj.stores.extend(x for x in (term, *(p for p, _ in pointer.pieces)) if x is not None)
             obj.stores.extend(g.term for g in chain(self.guard) if g.why in ("if", "continue", "break", "switch"))

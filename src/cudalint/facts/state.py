@@ -88,6 +88,10 @@ class State:
         self.tensors: list[CallEvent] = []
         """The calls that make a tensor."""
         self.elements: dict[tuple[Term, Type], Pointer] = {}
+        self.held: dict[Obj, dict[int | None, tuple[Guard | None, Term]]] = {}
+        """What is known of the elements of arrays and containers, and under which guard it was stored."""
+        self.listed: dict[Term, tuple[Term, ...]] = {}
+        """Containers that were made from a list of numbers, until one of their elements is asked for."""
         self.globals: dict[ir.Var, Value] = {}
         self.answers: dict[Value, list[LaunchEvent | Term]] = {}
         """What was answered when it was asked whether the driver took these launches, or what else holds if it did."""
