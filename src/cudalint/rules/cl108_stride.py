@@ -73,7 +73,7 @@ def _strides(induction: Induction, one_block: bool) -> bool:
     return any(BID[a] in ids_of([init]) for a in _AXES)
 
 
-def _tests(loop: Loop) -> Iterator[Term]:
+def _tests(loop: Loop, induction: Induction) -> Iterator[Term]:
     """The single conditions that each keep the loop going while they hold."""
     for control in loop.control:
         stack = [control if control is loop.cond else t.lnot(control)]
@@ -82,7 +82,16 @@ def _tests(loop: Loop) -> Iterator[Term]:
             if term.op == "land":
                 stack.extend(term.args)
             else:
-                yield term
+                yield _past_start(term, induction)
+
+
+def _past_start(test: Term, induction: Induction) -> Term:
+    """``i < max(start, n)`` as ``i < n``: an index that grows is never below where it starts."""
+    if test.op == "lt" and test.args[0] is induction.term and test.args[1].op == "max":
+        ends = [x for x in test.args[1].args if x is not induction.init]
+        if len(ends) == 1:
+            return t.compare("<", test.args[0], ends[0])
+    return test
 
 
 def _ends_by_wrap(induction: Induction, test: Term) -> bool:
@@ -99,7 +108,7 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
     assert induction.term is not None
     type_ = induction.term.type
     assert isinstance(type_, Int)
-    for test in _tests(loop):
+    for test in _tests(loop, induction):
         found = sides(test, induction)
         if found is None or ids_of([found[1]]) or _ends_by_wrap(induction, test):
             continue
@@ -236,7 +245,7 @@ def experiment_cl108(bench: Bench) -> Plan:
 
     trials = bench.sparse(bench.threads() + 1, (1 << 30) + 1, (1 << 31) - 1, (1 << 32) - 1)
     loops = bench.kernel.flow.loops
-    purpose = any(_ends_by_wrap(i, x) for loop in loops for i in loop.inductions.values() for x in _tests(loop))
+    purpose = any(_ends_by_wrap(i, x) for loop in loops for i in loop.inductions.values() for x in _tests(loop, i))
     kinds = ("signed",) if purpose else ("signed", "unsigned")
 
     def wraps(run: Run) -> Fault | None:

@@ -147,8 +147,13 @@ def _takes_in(flow: Flow, store: Access) -> tuple[str, Term] | None:
 
 
 def _gathers(following: Term, own: Term) -> tuple[str, Term] | None:
-    """The operation by which a value takes in another one on each pass, and that other one."""
+    """The operation by which a value takes in another one on each pass, or on those that a test of places lets
+    through, and that other one."""
+    following = _bare(following)
     found = _operation(following)
+    if found is None and following.op == "select" and not _asks_data(following.args[0], own):
+        taking = [x for x in following.args[1:] if _bare(x) is not own]
+        return _gathers(taking[0], own) if len(taking) == 1 else None
     if found is None:
         return None
     op, a, b = found
@@ -218,6 +223,11 @@ def _where(term: Term, cond: Term, memo: dict[Term, Term] | None = None) -> Term
 def _is_place(cond: Term) -> bool:
     kinds = {x.data.kind for x in t.leaves(support.over_passes(cond))}
     return "tid" in kinds and "load" not in kinds
+
+
+def _asks_data(cond: Term, own: Term) -> bool:
+    """Whether a test looks at what is taken in or at what is gathered."""
+    return any(x is own or x.data.kind in ("load", "call") for x in t.leaves(cond))
 
 
 def _is_wrong(flow: Flow, op: str, constant: Term, data: Term) -> bool:
