@@ -1119,3 +1119,36 @@ void run(char *x, size_t n) {
     (found,) = cudalint.json("--select", "CL102", "picked.cu")
     assert list(found["witness"]["sizes"]) == ["n"]
     assert found["witness"]["grid"][0] == (1 << 24) + 1
+
+
+def test_a_call_in_a_lambda_is_told_where_it_is_written(cudalint, write):
+    """A dispatch that runs the lambda it is given is no call of its own to a reader; `f()` is one."""
+    write(
+        "dispatch.cu",
+        """\
+#include <cstddef>
+#define SWITCH(COND, NAME, ...) [&] { \\
+    if (COND) { constexpr bool NAME = true; return __VA_ARGS__(); } \\
+    else { constexpr bool NAME = false; return __VA_ARGS__(); } }()
+template <bool SET> __device__ void put(char *x, size_t n) {
+    size_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = SET;
+}
+__global__ void fill(char *x, size_t n, bool flag) {
+    SWITCH(flag, FLAG, [&] {
+        if (n > 7) {
+            put<FLAG>(x, n);
+        }
+    });
+}
+__global__ void clear(char *x, size_t n) {
+    auto f = [&] {
+        put<false>(x, n);
+    };
+    f();
+}
+""",
+    )
+    found = cudalint.json("--select", "CL102", "dispatch.cu")
+    called = {(x["line"], x["message"]) for f in found for x in f["related"]}
+    assert called == {(12, "called here from fill"), (18, "called here from clear"), (20, "called here from clear")}

@@ -129,7 +129,7 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
                 f"{consequence}",
                 _HELP if any(TID[a] in ids_of([induction.init or t.ZERO]) for a in _AXES) else _BLOCK_HELP,
                 Witness(sizes, grid, block, None, values),
-                (*_calls(loop), *support.launched_at(kernel)),
+                (*support.sites(loop.stack), *support.launched_at(kernel)),
                 fix=widen(loop.fn, induction.var),
             )  # fmt: skip
     return None
@@ -149,11 +149,6 @@ def widen_at(place: Event) -> FixDraft | None:
 
     var = widening.holder(place.fn, place.node)
     return widen(place.fn, var) if var is not None else None
-
-
-def _calls(loop: Loop) -> Iterator[support.Place]:
-    for site in reversed(loop.stack):
-        yield site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}"
 
 
 def check_surplus(kernel: Kernel) -> Iterator[Draft]:

@@ -396,7 +396,7 @@ def _draft(kernel: Kernel, walk: Walk, code: str, blocks: list[str], threads: li
         code, loop.fn, loop.fn.file, loop.node.start, _header_end(loop.node),
         f"{what}: {f'at {at} ' if at else ''}{faults}", advice,
         Witness(found.sizes, found.grid, found.block, found.threads and found.threads[1], values),
-        (*_sites(loop), *([launches.launched(found.launch)] if found.launch is not None else [])),
+        (*support.sites(loop.stack), *([launches.launched(found.launch)] if found.launch is not None else [])),
         fix=_whole_grid(kernel, walk, axis, by_thread=bool(threads)) if code == "CL201" else _own_start(walk, blocks),
     )  # fmt: skip
 
@@ -503,13 +503,6 @@ def _twice(
         values["element never handled"] = missing
         faults.append(f"element {digits(missing)} is never handled")
     return values, ", and ".join(faults)
-
-
-def _sites(loop: Loop) -> tuple[support.Place, ...]:
-    return tuple(
-        (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
-        for site in reversed(loop.stack)
-    )
 
 
 def _header_end(node: ir.Node) -> int:

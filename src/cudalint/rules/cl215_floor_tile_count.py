@@ -209,15 +209,8 @@ def _draft(launch: Launch, tiles: Tiles, host: dict[Term, int], case: Case, size
             search.sizes_of(host), case.grid, case.block, None,
             {"tiles": size // each, "first element left out": first, "elements left out": lost},
         ),
-        (*related, *_calls(loop), launches.launched(launch)),
+        (*related, *support.sites(loop.stack), launches.launched(launch)),
     )  # fmt: skip
-
-
-def _calls(loop: Loop) -> tuple[support.Place, ...]:
-    return tuple(
-        (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
-        for site in reversed(loop.stack)
-    )
 
 
 def _end(bench: Bench, case: Case, tiles: Tiles, access: Access, within: Poly) -> int:

@@ -259,8 +259,4 @@ def kernel_place(kernel: Kernel) -> Place:
 
 def callers(launch: Launch) -> tuple[Place, ...]:
     """The calls through which the launch is reached, innermost first."""
-    return tuple(
-        (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
-        for site in reversed(launch.event.stack)
-        if site.callee.decl is not None
-    )
+    return support.calls(launch.event)

@@ -74,11 +74,22 @@ def line(event: Event, seen_from: SourceFile) -> str:
 
 
 def calls(event: Event) -> tuple[Place, ...]:
-    """The calls through which an event inside a device function is reached, innermost first."""
+    """The calls through which an event inside a function is reached, innermost first."""
+    return sites(event.stack)
+
+
+def sites(stack: Sequence[CallSite]) -> tuple[Place, ...]:
+    """The calls on the way to a place, innermost first. A lambda that runs where it is written, at once or by what it
+    is handed to (``DISPATCH(type, [&] { … })``), is the text of the function around it."""
     return tuple(
         (site.fn.file, site.call.start, site.call.end, f"called here from {site.fn.name}")
-        for site in reversed(event.stack)
+        for site in reversed(stack)
+        if not _is_around(site.call, site.callee)
     )
+
+
+def _is_around(call: Node, callee: Function) -> bool:
+    return callee.decl is None and call.start <= callee.body.start and callee.body.end <= call.end
 
 
 def called(site: CallSite) -> str:
