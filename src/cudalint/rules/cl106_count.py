@@ -231,7 +231,7 @@ def _draft(
     leaves = t.leaves(count)
     if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
         return None  # followed round a loop: what bounds it is not known here
-    fixed = width.defaults(launch, leaves - {count}, config)
+    fixed = width.defaults(launch, leaves - {strip(count)}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     # What a function nobody sees makes of its arguments (the bits of a type) is not what grows beside sizes.
     free = [x for x in free if search.is_size(x)] or free
