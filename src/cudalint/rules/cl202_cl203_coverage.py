@@ -320,7 +320,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     assert launch.grid is not None and launch.block is not None and launch.kernel is not None
     at = "xyz".index(axis)
     blocks = launch.grid[at]
-    division = launches.division(blocks)
+    division = launches.division(blocks, _packs(launch, launch.block[at]))
     if division is None:
         return None
     size, divisor = division
@@ -362,6 +362,12 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     if large is not None and told and t.evaluate(size, big) - large.grid[at] * by >= by:
         return None
     return Short(axis, case, env, case.grid[at] * by, n, t.show(size), True)
+
+
+def _packs(launch: Launch, threads: Term) -> set[Term]:
+    """The quotients that the kernel is given: numbers of packs, unless they divide by the block, of blocks."""
+    passed = {search.bare(x) for x in launch.event.args or () if isinstance(x, t.Term)}
+    return {x for x in passed if x.op in ("div", "shr") and t.poly(x.args[1]) != t.poly(threads)}
 
 
 def _addresses(launch: Launch, axis: str) -> bool:

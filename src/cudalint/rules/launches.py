@@ -16,7 +16,7 @@ from cudalint.ir.types import I64, Int
 from cudalint.rules import support
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cudalint.facts.events import Guard, LaunchEvent, Obj, Value
     from cudalint.facts.model import Kernel, Launch
@@ -63,14 +63,17 @@ def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) ->
     return result
 
 
-def division(blocks: Term) -> tuple[Term, Term] | None:
-    """The size that a dimension divides and what by; what is added for rounding left out. None where it does not."""
+def division(blocks: Term, counts: Collection[Term] = ()) -> tuple[Term, Term] | None:
+    """The size that a dimension divides and what by; what is added for rounding left out. None where it does not.
+    The quotients among ``counts`` are sizes themselves."""
     stack = [blocks]
     while stack:
         part = stack.pop()
+        if part in counts:
+            continue
         if part.op == "select":
             # Which side of a choice counts is not known here; `n % t ? n / t + 1 : n / t` has one quotient.
-            first, second = (division(side) for side in part.args[1:])
+            first, second = (division(side, counts) for side in part.args[1:])
             if first is not None and second is not None and _same(first, second):
                 return first
             continue
@@ -89,7 +92,7 @@ def division(blocks: Term) -> tuple[Term, Term] | None:
             continue
         inner = search.bare(size)
         twice = inner.op == "div" and isinstance(inner.type, Int) and inner.args[1].op == by.op == "const"
-        if twice and t.leaves(inner.args[0]):
+        if twice and inner not in counts and t.leaves(inner.args[0]):
             # Two floored divisions are one by the product.
             return inner.args[0], t.const(inner.args[1].data * by.data, I64)
         return size, by
