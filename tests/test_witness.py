@@ -1152,3 +1152,37 @@ __global__ void clear(char *x, size_t n) {
     found = cudalint.json("--select", "CL102", "dispatch.cu")
     called = {(x["line"], x["message"]) for f in found for x in f["related"]}
     assert called == {(12, "called here from fill"), (18, "called here from clear"), (20, "called here from clear")}
+
+
+@pytest.mark.parametrize(
+    ("reads", "level"),
+    [
+        ("y[i] = total(t, 256);", "error"),  # a pointer to const: it reads
+        ("put(t, 256);", "warning"),  # it may only write
+        ("wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> f; wmma::load_matrix_sync(f, t, 16);", "error"),
+        ("memcpy(y + i, t + 255 - threadIdx.x, 2);", "error"),
+        ("memcpy(y + i, t + threadIdx.x, 2);", "warning"),  # its own
+    ],
+)  # fmt: skip
+def test_a_tile_handed_to_a_function_that_reads_it_is_read(cudalint, write, reads, level):
+    write(
+        "handed.cu",
+        f"""\
+#include <cuda_fp16.h>
+#include <mma.h>
+using namespace nvcuda;
+__device__ half total(const half *row, int count);
+__device__ void put(half *row, int count);
+__global__ void k(const half *x, half *y, int n) {{
+    __shared__ half t[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    t[threadIdx.x] = x[i];
+    __syncthreads();
+    {reads}
+}}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL301", "handed.cu")
+    assert found["level"] == level
+    assert ("line 12 reads positions of `t`" in found["message"]) is (level == "error")

@@ -333,8 +333,8 @@ class Flow:
 
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "conversions", "definitions", "ensured", "extents", "function", "launches", "loops", "members", "objects",
-        "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
+        "conversions", "definitions", "ensured", "extents", "function", "handed", "launches", "loops", "members",
+        "objects", "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -350,6 +350,8 @@ class Flow:
         self.extents: list[Term] = []
         """The extents of arrays that are no known numbers."""
         self.accesses: list[Access] = []
+        self.handed: list[Access] = []
+        """What device functions that nobody sees read from a pointer on that they are given."""
         self.asserted: list[Asserted] = []
         """What assertions say that every thread meets."""
         self.barriers: list[Barrier] = []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.facts import terms as t
 from cudalint.facts.assigned import assigned
 from cudalint.facts.builtins import TENSORS, answered, identity, known_call, made
+from cudalint.facts.calls import READERS
 from cudalint.facts.events import (
     CallEvent,
     CallSite,
@@ -25,7 +26,7 @@ from cudalint.facts.places import Places
 from cudalint.facts.quiet import is_quiet_call
 from cudalint.facts.state import Frame, asks_arguments, number, read_side
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
-from cudalint.frontend.calls import bind_defaults, signature
+from cudalint.frontend.calls import bind_defaults, read_only, signature
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BIT_FIELD, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
@@ -517,7 +518,20 @@ class Expressions(Places):
         if node.name.rpartition("::")[2] in TENSORS:
             self.tensors.append(event)
         made(self, node, args)
+        if self.device:
+            self.handed(node, args)
         return result
+
+    def handed(self, node: ir.Call, args: list[Value]) -> None:
+        """Records what a function that nobody sees reads from the pointers on that it is given to read."""
+        pointers = [(i, x) for i, x in enumerate(args) if isinstance(x, Pointer)]
+        if node.target is not None:
+            reads = dict(enumerate(read_only(node.target)))
+            pointers = [(i, x) for i, x in pointers if reads.get(i)]
+        else:
+            position = READERS.get(node.name.rpartition("::")[2], len(pointers))
+            pointers = pointers[position : position + 1]
+        self.flow.handed.extend(self.access(x, node.args[i], "r") for i, x in pointers if x.obj.kind != "var")
 
     def called_back(self, node: ir.Call, closure: Closure) -> None:
         """What a function that nobody sees does with a lambda: it calls it, any number of times, with anything

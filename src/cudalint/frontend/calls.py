@@ -104,6 +104,17 @@ def _signature(lowerer: Expressions, syntax: Syntax) -> Signature:
     return Signature(params, refs, required, variadic, returned(lowerer, syntax))
 
 
+def read_only(decl: FunctionDecl) -> list[bool]:
+    """Which parameters of a function are pointers to const, through which it reads and does not write."""
+    syntax = syntax_of(decl)
+    source = decl.file.declarations.source
+    found = []
+    for node in parameter_nodes(source, parameter_list(syntax.inner)):
+        target, pointer, _ = source[node.start_byte : node.end_byte].partition("*")
+        found.append(bool(pointer) and "const" in target.split() and target.count("<") == target.count(">"))
+    return found
+
+
 def returned(lowerer: Expressions, syntax: Syntax) -> Type:
     """The declared return type; ``AUTO`` where it is to be deduced."""
     inner, outer = syntax.inner, syntax.declarator

@@ -140,16 +140,27 @@ def _lost(kernel: Kernel, event: ReturnEvent, barrier: Barrier, split: support.S
         return f"{barrier.name} takes a value from every thread of the block"
     stores = [a for a in kernel.flow.accesses if a.obj.kind == "shared" and a.mode != "r" and _after(a, event)]
     loads = [a for a in kernel.flow.accesses if a.obj.kind == "shared" and a.mode != "w" and _after(a, barrier)]
+    handed = [a for a in kernel.flow.handed if _after(a, barrier)]
     for store in stores:
-        for load in loads:
-            if load.obj is store.obj and load.scalar != store.scalar and _met(store, load, split, condition):
+        for load in (*loads, *handed):
+            if load.obj is not store.obj or _is_own(store, load, onward=load in handed):
+                continue
+            if _met(store, load, split, condition, onward=load in handed):
                 line = support.line(load, event.fn.file)
                 return f"{line} reads positions of `{store.obj.name}` that they would have stored"
     return None
 
 
-def _met(store: Access, load: Access, split: support.Split, condition: Term) -> bool:
-    """Whether a thread that stays reads where one that returned would have stored; true where it cannot be told."""
+def _is_own(store: Access, load: Access, *, onward: bool) -> bool:
+    """Whether a thread reads what it stores itself; ``onward``, from a place of its own record on."""
+    if not onward or store.scalar is None or load.scalar is None:
+        return load.scalar == store.scalar
+    return t.constant(t.add(load.scalar, store.scalar, -1)) is not None
+
+
+def _met(store: Access, load: Access, split: support.Split, condition: Term, *, onward: bool) -> bool:
+    """Whether a thread that stays reads where one that returned would have stored, or ``onward`` from a place before;
+    true where it cannot be told."""
     if store.index is None or load.index is None or not split.counted:
         return True
     missing: set[int] = set()
@@ -164,6 +175,8 @@ def _met(store: Access, load: Access, split: support.Split, condition: Term) -> 
                 read |= _positions(load.index, env)
     except t.Undefined:
         return True
+    if onward:
+        return max(missing, default=-1) >= min(read, default=0)
     return not missing.isdisjoint(read)
 
 
