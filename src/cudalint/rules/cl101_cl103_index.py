@@ -181,12 +181,14 @@ def _indexed(
     divided: bool,
 ) -> Draft | None:  # fmt: skip
     assert isinstance(product.type, Int)
-    over = product.type.hi + 1
+    # An int product in an unsigned sum may pass 2^31 and be none the worse.
+    ends = {x.hi + 1 for x in (product.type, event.term.type) if isinstance(x, Int)}
     what = "product" if divided else "index"
     for launch in _reaching(kernel, product, axes, bounds):
         block = _block(kernel, launch)
         given = _given(launch, product, block)
-        case = _first_thread(event.term, axes, block, given, over)
+        cases = (_first_thread(event.term, axes, block, given, over) for over in sorted(ends))
+        case = next((x for x in cases if x is not None), None)
         if case is None:
             continue
         grid, thread, wrapped, meant = case
