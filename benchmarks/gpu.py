@@ -131,6 +131,7 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
             if len(common) and not np.array_equal(np.asarray(a.counts)[x], np.asarray(b.counts)[y]):
                 found.append((f"arrivals: other counts at line {line}", ""))
     watched = any(p.first is not None for state in ours.buffers.values() for p in state._object.pages.values())
+    met = False  # whether a thread reads what another one writes
     if watched and "buffers" not in unseen and not ours.sampled and not uneven and theirs.end == "done":
         for name, a in ours.buffers.items():
             b = theirs.buffers.get(name)
@@ -139,6 +140,12 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
             for start, stop in b.touched():
                 index = np.arange(start, stop, dtype=np.int64)
                 (f1, s1), (f2, s2) = a.writers(index), b.writers(index)
+                (l1, h1), (l2, h2) = (state.readers(index) for state in (a, b))
+                if whole and ((l1 != l2) | (h1 != h2)).any():
+                    at = int(np.flatnonzero((l1 != l2) | (h1 != h2))[0])
+                    found.append((f"readers: element {start + at} of {name}", FIRST if badly else ""))
+                    break
+                met |= bool(((h1 >= 0) & (f1 >= 0) & ((l1 != f1) | (h1 != f1))).any())
                 wrong = (f1 >= 0) & (f2 < 0) if not whole else (f1 >= 0) != (f2 >= 0)
                 if wrong.any():
                     found.append((f"writes: element {start + int(np.flatnonzero(wrong)[0])} of {name}", ""))
@@ -166,7 +173,8 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
                     close = np.isclose(x, y, rtol=1e-3, atol=1e-4, equal_nan=True) if x.dtype.kind == "f" else x == y
                     if not close.all():
                         at = int(np.flatnonzero(~close)[0])
-                        found.append((f"values: {name}[{start + at}] is {x[at]}, {y[at]} on the GPU", ""))
+                        text = f"values: {name}[{start + at}] is {x[at]}, {y[at]} on the GPU"
+                        found.append((text, FIRST if met else ""))
                         break
     return found
 

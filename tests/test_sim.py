@@ -1087,6 +1087,21 @@ def test_bit_field() -> None:
     assert (found.end, "bit-field" in (found.reason or "")) == ("inconclusive", True)
 
 
+def test_who_reads_an_element() -> None:
+    """The lowest and the highest thread of the grid, whatever the width of the access."""
+    source = (
+        "__global__ void k(const float* x, float* y) { int i = blockIdx.x * blockDim.x + threadIdx.x;"
+        " if (i) y[i] = x[i - 1] + x[i]; else { float2 v = ((const float2*)x)[2]; y[i] = v.x + v.y; } }"
+    )
+    how = {"watch": frozenset({"reads"})}
+    seen = launch(source, 2, 4, Buffer("x", F32, 10, "index"), Buffer("y", F32, 8, "nan"), **how)
+    low, high = seen.buffers["x"].readers()
+    assert low.tolist() == [1, 1, 2, 3, 0, 0, 6, 7, -1, -1]
+    assert high.tolist() == [1, 2, 3, 4, 5, 6, 7, 7, -1, -1]
+    assert [x.tolist() for x in seen.buffers["x"].readers([4, 9])] == [[0, -1], [5, -1]]
+    assert (seen.buffers["y"].readers()[1] == -1).all()
+
+
 def test_memory_is_bounded() -> None:
     """A run that touches more pages than it may have ends without a verdict."""
     source = "__global__ void k(float *o, long long s) { o[(blockIdx.x * 256 + threadIdx.x) * s] = 1.0f; }"

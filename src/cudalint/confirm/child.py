@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import sys
@@ -280,23 +281,27 @@ class Watched:
 
         self.cupy, self.experiment, self.memory = cupy, experiment, memory
         names = list(memory.specs)
-        self.first, self.second = {}, {}
+        # Of each buffer a thread for each granule: two that wrote it, the lowest and the highest that read it.
+        tables: list[dict[str, Any]] = [{}, {}, {}, {}]
+        self.first, self.second, self.low, self.high = tables
         self.threads = threads = threads_of(how)
         number_of = np.int32 if threads < 1 << 31 else np.int64
-        spans = np.zeros((max(1, len(names)), 8), np.uint64)
+        spans = np.zeros((max(1, len(names)), 10), np.uint64)
         self.met: dict[str, Any] = {}
         for i, name in enumerate(names):
             spec = memory.specs[name]
             granules = -(-bytes_of(spec) // spec["granule"])
-            if spec["written"]:
-                # All bits set: none, and the highest number where it has no sign.
-                self.first[name], self.second[name] = (cupy.full(granules, -1, number_of) for _ in range(2))
-            tables = [self.first[name].data.ptr, self.second[name].data.ptr] if spec["written"] else [0, 0]
+            read = experiment.get("reads") and small(spec)
+            for of, asked in zip(tables, (spec["written"], spec["written"], read, read)):
+                if asked:
+                    # All bits set: none, and the highest number where it has no sign.
+                    of[name] = cupy.full(granules, -1, number_of)
             if experiment.get("races") and bytes_of(spec) <= DENSE:
                 self.met[name] = cupy.zeros(bytes_of(spec) // 4 * 4 + 4, np.uint64)
             shadow = self.met[name].data.ptr if name in self.met else 0
             sizes = [bytes_of(spec), spec["width"], spec["granule"], memory.guard]
-            spans[i] = [memory.address(name), *sizes, *tables, shadow]
+            told = [of[name].data.ptr if name in of else 0 for of in tables]
+            spans[i] = [memory.address(name), *sizes, *told, shadow]
         number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
         slots = experiment["slots"]
         # On the host's side, so that what was told outlives a fault.
@@ -374,8 +379,8 @@ def needed(experiment: dict[str, Any], how: dict[str, Any]) -> int:
     for spec in experiment["buffers"].values():
         size = bytes_of(spec)
         total += size + 2 * GUARD + min(size, DENSE)
-        if spec["written"]:
-            total += size // spec["granule"] * (8 if threads < 1 << 31 else 16)
+        tables = bool(spec["written"]) + bool(experiment.get("reads") and small(spec))
+        total += tables * (size // spec["granule"]) * (8 if threads < 1 << 31 else 16)
     return total + threads * (4 * int(experiment["slots"]) + 8 * bool(experiment["slots"]) + int(experiment["lanes"]))
 
 
@@ -466,6 +471,8 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
         arrays["events"], seen["lost"] = table.told()
         if experiment["slots"]:
             arrays["arrivals"], arrays["blocks"] = table.counts(each)
+        for what, of in (("low", table.low), ("high", table.high)):
+            arrays.update({f"{what} {name}": threads.get().astype(np.int64) for name, threads in of.items()})
         for name in table.first:
             size = bytes_of(memory.specs[name])
             if size <= DENSE:
@@ -646,6 +653,15 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
                 gaps = np.flatnonzero(first < 0)
                 if len(gaps):
                     say("never-written", f"element {(start + int(gaps[0])) // per} of {name}, and {len(gaps) - 1} more")
+            low, high = (arrays.get(f"{x} {key[6:]}") for x in ("low", "high"))
+            if low is not None and high is not None:
+                for writer, reader in itertools.product((first, second), (low, high)):
+                    met = np.flatnonzero((writer >= 0) & (reader >= 0) & (writer // each != reader // each))
+                    if len(met):
+                        at = int(met[0])
+                        text = f"thread {reader[at]} of the grid reads element {(start + at) // per} of {name}, which"
+                        say("race", f"{text} thread {writer[at]}, of another block, writes")
+                        break
             two = (second >= 0) & (second != first)
             if reference is not None and key in reference:
                 other = reference[key.replace("first", "second", 1)]

@@ -70,7 +70,7 @@ _RACES = {30: "write-read", 31: "read-write", 33: "atomic-read", 34: "atomic-wri
 class Experiment:
     """A kernel's launches with all that they need, as data: ``data`` is what the child gets and a script holds."""
 
-    def __init__(self, kernel: Kernel, setups: list[Setup]) -> None:
+    def __init__(self, kernel: Kernel, setups: list[Setup], watch: frozenset[str] = frozenset()) -> None:
         self.kernel, self.setups = kernel, setups
         self.watch = Watch(kernel)
         self.slice = slice_of(kernel, self.watch)
@@ -90,6 +90,8 @@ class Experiment:
             "cooperative": uses_grid_sync(kernel.function),
             "sites": [self._buffer_of(s.objects) for s in self.watch.sites],
             "lines": [s.file.span(s.node.start, s.node.end).line for s in self.watch.sites],
+            "races": "global-races" in watch,
+            "reads": "reads" in watch,
             "slots": self.watch.slots,
             "arrays": self.watch.arrays,
             "barriers": [
@@ -292,7 +294,8 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         result.unseen |= {"arrivals", "divergent"}
     for i, (name, buffer) in enumerate(experiment.buffers.items()):
         result.buffers[name] = _state(buffer, i + 1, arrays)
-    if result.end == "no-end":
+    blind = "outside" in watch.blind or any(f"low {name}" not in arrays for name in experiment.buffers)
+    if result.end == "no-end" or (experiment.data["reads"] and blind):
         result.unseen.add("buffers")
     if result.end != "done" or seen.get("lost"):
         # It was stopped, or some places told so much that nothing more could be kept: there may be others.
@@ -324,7 +327,7 @@ def _state(buffer: Buffer, number: int, arrays: Mapping[str, Any]) -> BufferStat
         values = arrays[key]
         if what == "data":
             page.data[: len(values)] = values
-        elif what in ("first", "second"):
+        elif what in ("first", "second", "low", "high"):
             full = np.full(page.granules, -1, np.int64)
             full[: len(values)] = values[: page.granules]
             setattr(page, what, full)
@@ -402,9 +405,7 @@ class Gpu:
     ) -> list[Observation]:
         """Run the launches, each of them whole."""
         del trial
-        experiment = Experiment(bench.kernel, setups)
-        experiment.data["races"] = "global-races" in plan.watch
-        return [*self.ask(experiment, until)]
+        return [*self.ask(Experiment(bench.kernel, setups, plan.watch), until)]
 
     def ask(self, experiment: Experiment, until: float | None = None, *, watched: bool = True) -> list[Measured]:
         """Run an experiment; without ``watched`` its source as it is alone."""

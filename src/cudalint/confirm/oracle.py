@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -398,6 +399,23 @@ def races(run: Run, names: Container[str] | None = None) -> Fault | None:
     return None
 
 
+def between_blocks(run: Run, names: Container[str]) -> Fault | None:
+    """A thread that reads what one of another block writes, in the arrays ``names``: where blocks do not wait for each
+    other, which comes first is chance."""
+    each = _product(run.setup.block)
+    for name, state in run.seen.buffers.items():
+        for start, stop in state.touched() if name in names else ():
+            index = np.arange(start, stop, dtype=np.int64)
+            for writer, reader in product(state.writers(index), state.readers(index)):
+                found = np.flatnonzero((reader >= 0) & (writer >= 0) & (reader // each != writer // each))
+                if len(found):
+                    at = int(found[0])
+                    one, other = (place(int(x[at]), run.setup.grid, run.setup.block) for x in (reader, writer))
+                    text = f"{thread_name(*one)} reads `{name}[{start + at}]`, which {thread_name(*other)} writes"
+                    return Fault("race", text, start + at, (Wrong(start + at, *one),))
+    return None
+
+
 def independence(run: Run, where: str = "in one block") -> Fault | None:
     """Values that differ from those of the same kernel in another launch, beyond the rounding of a sum; ``where`` says
     how that one differs."""
@@ -467,7 +485,7 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "beyond", "coverage", "empty", "first_of", "gaps", "grid_waits",
-    "independence", "lanes", "large", "last", "misaligned", "no_end", "outside", "outside_shared", "place", "races",
-    "refused", "short_sums", "thread_name", "unset", "wraps", "written_twice",
+    "Fault", "Run", "Wrong", "arrivals", "between_blocks", "beyond", "coverage", "empty", "first_of", "gaps",
+    "grid_waits", "independence", "lanes", "large", "last", "misaligned", "no_end", "outside", "outside_shared",
+    "place", "races", "refused", "short_sums", "thread_name", "unset", "wraps", "written_twice",
 ]  # fmt: skip

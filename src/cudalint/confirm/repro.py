@@ -92,7 +92,7 @@ def made(
     if chosen is None or not chosen.setups:
         return None, "nothing of it runs on a GPU"
     try:
-        experiment = Experiment(bench.kernel, list(chosen.setups))
+        experiment = Experiment(bench.kernel, list(chosen.setups), plan.watch)
     except Unsupported as why:
         return None, str(why)
     symptoms = _judge(chosen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts.assigned import children
+from cudalint.frontend.calls import signature
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, Array, Int, Ptr, Struct
 from cudalint.lazy import NamedTuple
@@ -244,6 +245,9 @@ class Watch:
                     self._stored(function, node.operand, node.type)
                 elif kind is ir.Return and node.value is not None:
                     self._stored(function, node.value, function.returns)
+                elif kind is ir.Call and node.target is not None:
+                    for value, to in zip(node.args, signature(node.target).params):
+                        self._stored(function, value, to)
             stack.extend((child, constant) for child in children(node))
 
     def _operation(self, function: ir.Function, node: ir.Binary) -> None:
@@ -367,6 +371,7 @@ DEVICE = r"""
 struct cudalint_span {
     unsigned long long base, bytes, element, granule, guard;
     void *first, *second;       // the lowest thread that wrote a granule, the highest that did by a plain store
+    void *low, *high;           // the lowest and the highest that read it
     unsigned long long *shadow; // of each word: who wrote it last, two who read it, who updated it last by an atomic
 };
 struct cudalint_array { unsigned long long base, bytes; };
@@ -444,15 +449,15 @@ __device__ void cudalint_word(
         cudalint_meet(34, site, off, atomicOr(cell + 3, 0ull), mine);
     }
 }
-__device__ void cudalint_wrote(const cudalint_span &s, unsigned long long g, bool atomic) {
+__device__ void cudalint_lowest(void *threads, unsigned long long g) {
     long long me = cudalint_me();
-    if (cudalint_watch.narrow) {
-        atomicMin((unsigned *)s.first + g, (unsigned)me);
-        if (!atomic) atomicMax((int *)s.second + g, (int)me);
-    } else {
-        atomicMin((unsigned long long *)s.first + g, (unsigned long long)me);
-        if (!atomic) atomicMax((long long *)s.second + g, me);
-    }
+    if (cudalint_watch.narrow) atomicMin((unsigned *)threads + g, (unsigned)me);
+    else atomicMin((unsigned long long *)threads + g, (unsigned long long)me);
+}
+__device__ void cudalint_highest(void *threads, unsigned long long g) {
+    long long me = cudalint_me();
+    if (cudalint_watch.narrow) atomicMax((int *)threads + g, (int)me);
+    else atomicMax((long long *)threads + g, me);
 }
 
 // An access: kind 0 loads, 1 stores, 2 does both at once, 3 one after the other.
@@ -466,9 +471,14 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     if (number < 0) return p;
     cudalint_span &s = w.spans[number];
     long long off = (long long)(a - s.base), end = off + sizeof(T);
-    if (kind != 0 && s.first && end > 0 && off < (long long)s.bytes && a % alignof(T) == 0) {
+    bool reads = s.low && (kind == 0 || kind == 3), writes = s.first && kind != 0;
+    if ((reads || writes) && end > 0 && off < (long long)s.bytes && a % alignof(T) == 0) {
         unsigned long long low = off < 0 ? 0 : off, high = end > (long long)s.bytes ? s.bytes : end;
-        for (unsigned long long g = low / s.granule; g <= (high - 1) / s.granule; ++g) cudalint_wrote(s, g, kind == 2);
+        for (unsigned long long g = low / s.granule; g <= (high - 1) / s.granule; ++g) {
+            if (reads) cudalint_lowest(s.low, g), cudalint_highest(s.high, g);
+            if (writes) cudalint_lowest(s.first, g);
+            if (writes && kind != 2) cudalint_highest(s.second, g);
+        }
     }
     if (off < 0 || off + sizeof(T) > s.bytes) {
         const long long far = 1ll << 30;

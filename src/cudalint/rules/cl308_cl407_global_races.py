@@ -432,25 +432,22 @@ def experiment_cl308(bench: Bench) -> Plan:
 
 
 def experiment_cl407(bench: Bench) -> Plan:
-    """Which threads of a block meet in the arrays that are read beside what is written."""
+    """Which threads meet in the arrays that are read beside what is written: those of a block between two barriers,
+    and those of two blocks where nothing makes blocks wait for each other."""
     from cudalint.confirm.experiment import Plan, oracle
-    from cudalint.confirm.harness import Unready
 
-    blocks = (
-        {str(x).partition(" of ")[2] for x in bench.witness.values.values() if " of " in str(x)}
-        if bench.witness
-        else ()
-    )
-    if len(blocks) > 1 and any(x.scope == "block" for x in bench.kernel.flow.barriers):
-        raise Unready("the two threads are of two blocks, and the simulator tells races within a block only")
+    flow = bench.kernel.flow
     names = {a.obj.name for item in _neighbours(bench.kernel).values() for a in item.accesses}
+    wide = any(x.scope not in ("block", "warp") for x in flow.barriers)
+    ordered = wide or any(a.mode == "atomic" for a in flow.accesses)
+    watch = frozenset({"races", "global-races", *(() if ordered else ("writes", "reads"))})
 
     def judge(run: Run) -> Fault | None:
-        return oracle.races(run, names)
+        return oracle.races(run, names) or (None if ordered else oracle.between_blocks(run, names))
 
     def with_room(obj: Obj, extent: int, case: Case) -> int:
         # Threads that are out of range (CL402) do not meet.
         return max(extent, bench.harness.extent([obj], case)) if obj.name in names else extent
 
     bench.harness.adjusted = with_room
-    return Plan(bench.trials(), judge, watch=frozenset({"races", "global-races"}))
+    return Plan(bench.trials(), judge, watch=watch)

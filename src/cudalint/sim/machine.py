@@ -38,6 +38,7 @@ class Machine:
         self.races = True
         self.global_races = True
         self.watch_writes = True
+        self.watch_reads = False
         self.strict = bool(os.environ.get("CUDALINT_DEBUG"))
         self.sample_loops = False
         self.sampled = False

@@ -29,6 +29,8 @@ from cudalint.sim.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudalint.sim.frame import Frame
     from cudalint.sim.machine import Machine
 
@@ -109,18 +111,21 @@ def hash_values(seed: int, index: Array1, dtype: np.dtype[Any], bounds: tuple[fl
 Conflict = tuple[str, Any, Any]
 #: Reads kept before they are put in order.
 _PENDING = 96
+_NOBODY = (1 << 63) - 1
+"""Higher than the number of any thread."""
 
 
 class Page:
     """A stretch of memory and what is known of each granule of it.
 
-    ``first`` and ``second`` are threads that wrote a granule (-1: none); ``writes``, ``reads``, ``others`` and
-    ``atomics`` are stamps of accesses within a barrier interval, for races; ``known`` tells what was written.
+    ``first`` and ``second`` are threads that wrote a granule (-1: none), ``low`` and ``high`` the lowest and the
+    highest that read it; ``writes``, ``reads``, ``others`` and ``atomics`` are stamps of accesses within a barrier
+    interval, for races; ``known`` tells what was written.
     """
 
     __slots__ = (
-        "atomic_epoch", "atomics", "data", "first", "full", "granules", "known", "others", "pending", "read_epoch",
-        "reads", "second", "views", "write_epoch", "writes",
+        "atomic_epoch", "atomics", "data", "first", "full", "granules", "high", "known", "low", "others", "pending",
+        "read_epoch", "reads", "second", "views", "write_epoch", "writes",
     )  # fmt: skip
 
     def __init__(self, size: int, granule: int) -> None:
@@ -130,6 +135,8 @@ class Page:
         self.views: dict[np.dtype[Any], Array1] = {}
         self.first: Array1 = None
         self.second: Array1 = None
+        self.low: Array1 = None
+        self.high: Array1 = None
         self.known: Array1 = None
         self.full = False
         self.writes: Array1 = None
@@ -174,6 +181,13 @@ class Page:
             self.first[where] = threads
         else:
             self.wrote(np.arange(where.start, where.stop), threads, False)
+
+    def read_by(self, index: Array1, threads: Array1) -> None:
+        """Note which threads read the granules ``index``."""
+        if self.low is None or self.high is None:
+            self.low, self.high = (np.full(self.granules, x, np.int64) for x in (_NOBODY, -1))
+        np.minimum.at(self.low, index, threads)
+        np.maximum.at(self.high, index, threads)
 
     # Accesses are compared within one epoch: the time between two barriers that all live threads passed.
 
@@ -475,8 +489,10 @@ class Memory:
             if number >= 1 << (62 - _SHIFT):
                 raise Unsupported("so many local arrays")
         if self.held is None:
-            # Who wrote a granule first, and, where races are looked for, who wrote and who read it last.
-            self.held = Held(self.machine.watch_writes + 2 * self.machine.global_races)
+            # Who wrote a granule first, who is the lowest and the highest to read it, and, where races are looked for,
+            # who wrote and who read it last.
+            notes = self.machine.watch_writes + 2 * self.machine.watch_reads + 2 * self.machine.global_races
+            self.held = Held(notes)
         obj = Object(name, space, element, size, number, rows, row, self.held)
         self.objects[number] = obj
         return obj
@@ -579,7 +595,7 @@ class Memory:
             return False
         if (machine.races and machine.global_races) or kind not in ("load", "store"):
             return False
-        return kind == "load" or (size == obj.granule and not machine.tracking)
+        return not machine.watch_reads if kind == "load" else size == obj.granule and not machine.tracking
 
     def _stretch(self, f: Frame, obj: Object, where: slice, dtype: np.dtype[Any], value: Any, kind: str) -> Any:
         """Consecutive elements of a buffer, one a lane."""
@@ -695,6 +711,9 @@ class Memory:
         if kind == "load":
             if page.known is not None or watched:
                 self._note_read(f, obj, page, number, element, dtype, site, watched)
+            if machine.watch_reads and obj.space == "global":
+                for index in self.granules(obj, element, dtype.itemsize, f.n):
+                    page.read_by(index, f.threads())
             return view[element]
         if kind == "store":
             machine.effects += 1
@@ -974,25 +993,43 @@ class BufferState:
         The second is another thread than the first, with a higher number. Threads that wrote by an atomic
         count as first only.
         """
-        wanted = np.arange(self.extent, dtype=np.int64) if index is None else np.asarray(index, np.int64).reshape(-1)
-        obj = self._object
+        wanted = self._wanted(index)
         first, second = np.full(len(wanted), -1, np.int64), np.full(len(wanted), -1, np.int64)
-        width = obj.element_size
-        for part in range(max(1, width // obj.granule)):
-            byte = wanted * width + part * obj.granule
-            pages = byte // _PAGE if obj.paged else np.zeros(len(byte), np.int64)
-            for number in np.unique(pages):
-                page = obj.pages.get(int(number))
-                if page is None or page.first is None:
-                    continue
-                here = np.flatnonzero(pages == number)
-                granule = (byte[here] - (int(number) * _PAGE if obj.paged else 0)) // obj.granule
+        for page, here, granule in self._granules(wanted):
+            if page.first is not None:
                 first[here] = np.where(first[here] < 0, page.first[granule], first[here])
                 if page.second is not None:
                     second[here] = np.where(second[here] < 0, page.second[granule], second[here])
         both = second >= 0
         lower, upper = np.minimum(first, second), np.maximum(first, second)
         return np.where(both, lower, first), np.where(both, upper, second)
+
+    def readers(self, index: Any = None) -> tuple[Any, Any]:
+        """The lowest and the highest thread that read each element, by their numbers in the grid; -1 where none did."""
+        wanted = self._wanted(index)
+        low, high = np.full(len(wanted), _NOBODY, np.int64), np.full(len(wanted), -1, np.int64)
+        for page, here, granule in self._granules(wanted):
+            if page.low is not None and page.high is not None:
+                highest = page.high[granule]
+                low[here] = np.minimum(low[here], np.where(highest < 0, _NOBODY, page.low[granule]))
+                high[here] = np.maximum(high[here], highest)
+        return np.where(high < 0, -1, low), high
+
+    def _wanted(self, index: Any) -> Array1:
+        return np.arange(self.extent, dtype=np.int64) if index is None else np.asarray(index, np.int64).reshape(-1)
+
+    def _granules(self, wanted: Array1) -> Iterator[tuple[Page, Array1, Array1]]:
+        """Each page that holds some of the elements ``wanted``, which of them, and the granule of each; several times
+        where elements have several granules."""
+        obj = self._object
+        for part in range(max(1, obj.element_size // obj.granule)):
+            byte = wanted * obj.element_size + part * obj.granule
+            pages = byte // _PAGE if obj.paged else np.zeros(len(byte), np.int64)
+            for number in np.unique(pages):
+                page = obj.pages.get(int(number))
+                if page is not None:
+                    here = np.flatnonzero(pages == number)
+                    yield page, here, (byte[here] - (int(number) * _PAGE if obj.paged else 0)) // obj.granule
 
     def written(self) -> Any:
         """The elements that some thread wrote, in ascending order."""

@@ -36,7 +36,8 @@ class Launch(NamedTuple):
     ``args``: ints and floats for scalars, a :class:`Buffer` (or None: a null pointer) for a pointer, a dict
     of the same for a class passed by value. ``blocks``: the linear numbers of the blocks to run, ``"all"``
     (default). ``budget``: how many passes of loops and calls may be made, in vector steps. ``watch``: what to
-    observe beside the values: ``writes``, ``races`` (in shared memory), ``global-races`` (within a block).
+    observe beside the values: ``writes`` and ``reads`` (by whom), ``races`` (in shared memory), ``global-races``
+    (within a block).
     ``constants``: values or buffers of ``__constant__`` and ``__device__`` variables by name; others are filled by
     hash or with zeros. ``loops``: ``ends`` runs loops that carry only their counter at their first and last
     iterations alone. ``lanes``: threads in a batch, at least a block. ``until``: when the run is to end, by the
@@ -94,6 +95,7 @@ def run(launch: Launch) -> Observation:
     machine.until = launch.until
     machine.given = dict(launch.constants)
     machine.watch_writes = "writes" in launch.watch
+    machine.watch_reads = "reads" in launch.watch
     several = machine.threads_per_block > 1
     machine.races = several and ("races" in launch.watch or "global-races" in launch.watch)
     machine.global_races = several and "global-races" in launch.watch
