@@ -50,14 +50,12 @@ UNSUPPORTED = {
     "CL402-unguarded-neighbour/sound-room-in-front.cu": "a pointer into an array",
     "CL402-unguarded-neighbour/sound-rows.cu": "a pointer into an array",
     "CL404-tile-overrun/sound-bit-field.cu": "bit-field",
-    "CL404-tile-overrun/faulty-block-of-a-case.cu": "let none of these sizes through",
     "CL209-missing-bounds-guard/faulty-lambda-body.cu": "lambda",
     "CL209-missing-bounds-guard/sound-lambda-body.cu": "lambda",
     "CL403-row-wrap-neighbour/faulty-right.cu": "another row",
     "CL403-row-wrap-neighbour/faulty-struct.cu": "another row",
     "CL403-row-wrap-neighbour/faulty-valid-address.cu": "another row",
     "CL308-global-race/sound-lock.cu": "spin",
-    "CL407-in-place-stencil/faulty-barrier.cu": "of two blocks",
 }
 
 

@@ -17,10 +17,12 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from conftest import ROOT, Cudalint
 
 from cudalint.config import Config, Configs
+from cudalint.confirm.child import judged
 from cudalint.confirm.command import proved
 from cudalint.confirm.prelude import PRELUDE
 from cudalint.confirm.repro import script
@@ -195,6 +197,48 @@ def test_conversions_of_local_constants_and_of_steps_are_told(tmp_path: Path) ->
     assert re.search(r"cudalint_fits<64, 0>\(\d+, i\) < n", text)
     assert re.search(r"j = cudalint_fits<32, 1>\(\d+, cudalint_add\(\d+, j, ", text)
     assert "t[w * 2]" in text
+
+
+def test_conversions_of_arguments_are_told(tmp_path: Path) -> None:
+    """Found by the GPU: the access that the cut index led to ended the run before any wrap was seen."""
+    text = _watched(
+        "__device__ float take(const float *x, int at) { return x[at]; }\n"
+        "template <typename T> __device__ float same(const float *x, T at) { return x[at]; }\n"
+        "__global__ void k(const float *x, float *y, long i) { y[0] = take(x, i) + same(x, i); }\n",
+        tmp_path,
+    )
+    assert re.search(r"take\(x, cudalint_fits<32, 1>\(\d+, i\)\) \+ same\(x, i\)", text)
+
+
+def test_only_what_a_kernel_uses_is_included(tmp_path: Path) -> None:
+    """NVRTC refuses the header that takes in all of CUB."""
+    path = tmp_path / "k.cu"
+    path.write_text(
+        "#include <cub/cub.cuh>\n#include <cooperative_groups.h>\n#include <cuda_fp16.h>\n"
+        "__global__ void sum(const float *x, float *y) {\n    typedef cub::BlockReduce<float, 128> Reduce;\n"
+        "    __shared__ typename Reduce::TempStorage kept;\n    y[0] = Reduce(kept).Sum(x[threadIdx.x]);\n}\n"
+        "__global__ void sorted(int *x) {\n    __shared__ cub::WarpMergeSort<int, 4>::TempStorage kept;\n}\n"
+        "__global__ void plain(float *x) { x[threadIdx.x] = 1; }\n"
+    )
+    units = analyse(Project(str(tmp_path)), str(path), Config(str(tmp_path)))
+    found = {u.name: slice_of(u).includes.split("\n")[:-1] for u in units if isinstance(u, Kernel)}
+    operators = "#include <cub/thread/thread_operators.cuh>"
+    assert found == {
+        "sum": ["#include <cub/block/block_reduce.cuh>", operators, "#include <cuda_fp16.h>"],
+        "sorted": ["#include <cub/warp/warp_merge_sort.cuh>", operators, "#include <cuda_fp16.h>"],
+        "plain": ["#include <cuda_fp16.h>"],
+    }
+
+
+def test_a_script_tells_who_reads_what_another_block_writes() -> None:
+    a = np.array
+    arrays = {"first a": a([0, 4, -1]), "second a": a([-1, -1, -1]), "low a": a([1, 3, 0]), "high a": a([3, 5, 9])}
+    experiment = {
+        "judge": ["race"], "lines": [], "barriers": [], "launches": [{"block": [4, 1, 1]}],
+        "buffers": {"a": {"granule": 4, "width": 4}},
+    }  # fmt: skip
+    (text,) = judged(experiment, [({"end": "done"}, arrays)])
+    assert text == "race: thread 3 of the grid reads element 1 of a, which thread 4, of another block, writes"
 
 
 def test_a_script_is_python_that_ruff_reads(cudalint: Cudalint, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ class Harness:
         """What all data is, if it is one value."""
         self.ending: frozenset[str] = frozenset()
         """Buffers that end where the tests of an index end, though its neighbours are touched as well."""
+        self._stated = _stated(launch)
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
@@ -143,6 +144,8 @@ class Harness:
 
     def _is_size(self, leaf: Term) -> bool:
         if isinstance(self.given.get(leaf.data.name), float) or not isinstance(leaf.type, Int) or leaf.type is BOOL:
+            return False
+        if leaf in self._stated:
             return False
         if self.launch is None:
             limits = search.leaves_of(x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
@@ -195,6 +198,8 @@ class Harness:
                 result[leaf] = _whole(name, names[name])
             elif fixed is not None:
                 result[leaf] = fixed
+            elif leaf in self._stated:
+                result[leaf] = self._stated[leaf]
             elif leaf.data.kind == "loop" and getattr(leaf.data.data, "init", None) is not None:
                 late.append(leaf)
             elif leaf in in_block:
@@ -693,6 +698,18 @@ def _bound(kernel: Kernel, launch: Launch | None) -> tuple[Kernel, Launch | None
     launched = type(launch)(launch.event, launch.flow, made, launch.config)
     made.launches.append(launched)
     return made, launched
+
+
+def _stated(launch: Launch | None) -> Values:
+    """What the host's checks leave one value: ``n == 64``, or ``case 64`` of a switch over it."""
+    found: Values = {}
+    for condition in launch.conditions if launch is not None else ():
+        if condition.op == "eq":
+            for side, other in (condition.args, condition.args[::-1]):
+                atom, number = search.bare(side), search.bare(other)
+                if atom.op == "atom" and isinstance(atom.type, Int) and isinstance(number.data, int):
+                    found.setdefault(atom, number.data)
+    return found
 
 
 def _numbers(value: Any) -> Iterator[Term]:

@@ -33,6 +33,13 @@ _DEVICE_HEADERS = re.compile(
     rb"cooperative_groups(?:/\w+)*\.h|cuda_(?:fp16|bf16|fp8|pipeline|awbarrier)\.h|cub/[\w/.]+|cuda/[\w/.]+|mma\.h"
     rb"|math_constants\.h|curand_kernel\.h|cuComplex\.h|cuda_pipeline_primitives\.h"
 )
+#: The word without which the names of such a header are not used.
+_NEEDS = (("cub/", "cub"), ("cuda/", "cuda"), ("cooperative_groups", "cooperative_groups"), ("mma.h", "nvcuda"))
+#: What blocks and warps do together: each has a header, while the one of them all takes in what launches from the host.
+_CUB = re.compile(
+    r"\b(Block|Warp)(AdjacentDifference|Discontinuity|Exchange|Histogram|Load|MergeSort|RadixRank|RadixSort|Reduce"
+    r"|RunLengthDecode|Scan|Shuffle|Store)\b"
+)
 _OUTERMOST = ("translation_unit", "declaration_list")
 
 
@@ -83,7 +90,7 @@ def slice_of(kernel: Kernel, watch: Watch | None = None) -> Slice:
     if watch is not None:
         edits = watch.edits()
         watched = "".join(_shown(piece, edits) for piece in pieces)
-    return Slice("".join(_includes(files)), body, _name(kernel, files), watched)
+    return Slice("".join(_includes(files, body)), body, _name(kernel, files), watched)
 
 
 def _in_order(file: SourceFile) -> list[SourceFile]:
@@ -164,13 +171,19 @@ def _shown(piece: _Piece, edits: Mapping[int, tuple[SourceFile, list[Edit]]]) ->
     return f'{heads}\n#line {line} "{path}"\n{text}\n{"}" * len(piece.around)}\n'
 
 
-def _includes(files: Iterable[SourceFile]) -> Iterator[str]:
-    """The includes of the toolkit's headers, in the order of the files that have them."""
+def _includes(files: Iterable[SourceFile], body: str) -> Iterator[str]:
+    """The includes of the toolkit's headers that a text may need, in the order of the files that have them."""
+    words = set(re.findall(r"\w+", body))
     found = dict.fromkeys(
         name.decode() for file in files for name in _INCLUDE.findall(file.raw) if _DEVICE_HEADERS.fullmatch(name)
     )
     for name in found:
-        yield f"#include <{name}>\n"
+        if all(word in words for start, word in _NEEDS if name.startswith(start)):
+            parts = _CUB.findall(body) if name == "cub/cub.cuh" else ()
+            snake = ((level.lower(), re.sub(r"(?=[A-Z])", "_", what).lower()) for level, what in parts)
+            own = [f"cub/{level}/{level}{what}.cuh" for level, what in dict.fromkeys(snake)]
+            for each in [*own, "cub/thread/thread_operators.cuh"] if own else [name]:
+                yield f"#include <{each}>\n"
 
 
 def _name(kernel: Kernel, files: Sequence[SourceFile]) -> str:
