@@ -209,6 +209,17 @@ def test_misuse(write: Any, cudalint: Cudalint) -> None:
     assert cudalint("confirm", "course.cu", "--sizes", "many").returncode == 2
 
 
+@pytest.mark.parametrize("more", [(), ("--as", "CL202")])
+def test_a_sanitizer_without_a_gpu_is_said_not_to_be_asked(
+    more: tuple[str, ...], write: Any, cudalint: Cudalint
+) -> None:
+    write("course.cu", COURSE)
+    done = cudalint("confirm", "course.cu", "--backend", "sim", "--sanitizer", *more)
+    assert done.stderr == (
+        "cudalint: compute-sanitizer is not asked: it looks at runs on a GPU, and kernels are simulated\n"
+    )
+
+
 def test_short_memory_does_not_hide_elements_without_a_thread(write: Any, cudalint: Cudalint) -> None:
     """The host allocates bytes for elements (CL217), and what the floored grid loses lies beyond them."""
     text = """\

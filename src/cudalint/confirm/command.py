@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None and (not options.html or os.path.isdir(options.html)):
         raise UsageError(f"--html: {options.html or 'an empty name'} is no file")
     backend = _backend(options.backend)
+    options.sanitizer = options.sanitizer and _sanitizes(backend)
     scripts = options.repro is not None or options.sanitizer
     limits = Limits(options.sizes, options.block, float(options.timeout), backend, scripts, options.html is not None)
     if options.code is not None:
@@ -106,6 +107,18 @@ def _backend(wanted: str) -> Backend | None:
         return None
     print(f"cudalint: compiling kernels and running them on {gpu.name}", file=sys.stderr, flush=True)
     return gpu
+
+
+def _sanitizes(backend: Backend | None) -> bool:
+    """Whether compute-sanitizer can look at a kernel; where it cannot, a line says why."""
+    import shutil
+
+    why = "it looks at runs on a GPU, and kernels are simulated" if backend is None else None
+    if why is None and shutil.which("compute-sanitizer") is None:
+        why = "it is not on the PATH, and comes with the CUDA toolkit"
+    if why is not None:
+        print(f"cudalint: compute-sanitizer is not asked: {why}", file=sys.stderr)
+    return why is None
 
 
 def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:

@@ -154,29 +154,17 @@ def _places(experiment: Experiment, plan: Plan, outcome: Outcome) -> list[int] |
 
 def sanitize(text: str, symptom: str) -> str:
     """What compute-sanitizer says of a script's kernel as it is, in one line."""
-    import shutil
     import subprocess
     import sys
     import tempfile
 
-    path = shutil.which("compute-sanitizer")
-    if path is None:
-        return "no compute-sanitizer on the PATH: it comes with the CUDA toolkit"
     tool = _TOOLS.get(symptom, "memcheck")
     with tempfile.TemporaryDirectory(prefix="cudalint-") as folder:
         name = os.path.join(folder, "script.py")
         with open(name, "w", encoding="utf-8") as file:
             file.write(text)
-        command = [
-            path,
-            "--tool",
-            tool,
-            "--kernel-name-exclude",
-            "kernel_substring=cupy",
-            sys.executable,
-            name,
-            "--plain",
-        ]
+        looked_at = ["--kernel-name-exclude", "kernel_substring=cupy"]
+        command = ["compute-sanitizer", "--tool", tool, *looked_at, sys.executable, name, "--plain"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         except subprocess.TimeoutExpired:
