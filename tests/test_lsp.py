@@ -18,6 +18,8 @@ pytest.importorskip("pygls", reason="the language server needs pygls: pip instal
 from lsprotocol import types as t
 from pygls.lsp.client import LanguageClient
 
+from cudalint.lsp import lane
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
@@ -711,6 +713,78 @@ def test_what_a_library_prints_does_not_reach_the_client(tmp_path: Path) -> None
         editor.open("k.cu", FAULTY)
         assert await editor.codes("k.cu") == [(6, "CL203")]
         assert await editor.end() == 0
+
+    asyncio.run(edit())
+
+
+SPIN = """\
+import sys
+from cudalint import engine
+from cudalint.lsp import lane
+usual = engine.Worker._guard
+def guard(self, target, where, found, step):
+    while "cl408" in where and b"spin" in self.project(target.settings).content(target.path):
+        pass
+    return usual(self, target, where, found, step)
+engine.Worker._guard = guard
+lane.LIMIT, lane.GRACE = {limit}, 0
+from cudalint.cli import main
+sys.exit(main(["lsp"]))
+"""
+
+
+@contextlib.asynccontextmanager
+async def spinning(folder: Path, limit: float) -> AsyncIterator[Editor]:
+    """An editor whose server never comes to the end of a rule where the text says ``spin``."""
+    editor = Editor(folder)
+    await editor.client.start_io(sys.executable, "-c", SPIN.replace("{limit}", str(limit)))
+    await editor.client.initialize_async(t.InitializeParams(t.ClientCapabilities()))
+    editor.client.initialized(t.InitializedParams())
+    yield editor
+    assert await editor.end() == 0
+
+
+def test_a_check_that_takes_too_long_ends_with_what_it_has(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with spinning(tmp_path, 5) as editor:
+            editor.open("k.cu", RACE + "// spin")
+            assert await editor.codes("k.cu") == [(4, "CL301")]
+            [said] = editor.said
+            assert said.endswith("k.cu takes too long: not all of it was checked")
+            editor.change("k.cu", KERNEL + RACE)
+            assert await editor.codes("k.cu") == [(8, "CL301")]
+
+    asyncio.run(edit())
+
+
+def test_a_job_that_takes_too_long_does_not_hold_up_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "LIMIT", 0.1)
+    stopped: list[None] = []
+
+    def spin() -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                int("spin")
+
+    async def work() -> None:
+        jobs = lane.Lane(lambda: None, lambda: stopped.append(None))
+        with pytest.raises(TimeoutError):
+            await jobs.run(spin)
+        assert stopped == [None]
+        assert await jobs.run(lambda: 1) == 1
+
+    asyncio.run(work())
+
+
+def test_a_check_that_a_change_has_overtaken_does_not_go_on(tmp_path: Path) -> None:
+    async def edit() -> None:
+        async with spinning(tmp_path, 1e9) as editor:
+            editor.open("k.cu", RACE + "// spin")
+            editor.change("k.cu", RACE + "// spin, still")
+            await asyncio.sleep(0.5)  # that it is under way
+            editor.change("k.cu", RACE)
+            assert await editor.codes("k.cu") == [(4, "CL301")]
+            assert not editor.said
 
     asyncio.run(edit())
 

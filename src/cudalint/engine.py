@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cudalint.config import Configs, Settings, matches
+from cudalint.errors import Stopped
 from cudalint.findings import Evidence, Finding, Fix, Related, Span, plural
 from cudalint.frontend.given import WORD as CONFIRM
 from cudalint.frontend.source import host_of, is_host
@@ -239,6 +240,7 @@ class Worker:
         self._changes: dict[Settings, Changes] = {}
         self._others: dict[tuple[object, ...], list[Placed]] = {}
         """What files that are not checked themselves give: those that include a checked one, or use its macros."""
+        self._stopped = False
         self._former: dict[str, _Former] | None = None
         """Files of which only what an edit concerns may have to be checked again."""
 
@@ -276,9 +278,12 @@ class Worker:
                 yield path
 
     def check(self, target: Target) -> Checked:
-        """Every finding of the selected rules on one file. Never raises but for Ctrl-C."""
-        self._tidy()
+        """Every finding of the selected rules on one file; once it is told to stop, those up to there, and none of
+        further files. Never raises but for Ctrl-C."""
         found = Checked([], {}, [], 0)
+        if self._stopped:
+            return found
+        self._tidy()
         try:
             file = self.project(target.settings).file(target.path)
         except Exception as fault:
@@ -302,9 +307,14 @@ class Worker:
         if GAP in target.settings.selection.codes:
             gaps = (Placed(gap, changed=self.changed(target, gap)) for gap in self._gaps(target, file))
             self._guard(target, "while looking for gaps", found, lambda: found.findings.extend(gaps))
-        self._run_again(target, file, found)
-        self._guard(target, "in the files that include it", found, lambda: self._from_includers(target, file, found))
-        self._guard(target, "in the files that use its macros", found, lambda: self._first_uses(target, found))
+        try:
+            self._run_again(target, file, found)
+            includers, users = "in the files that include it", "in the files that use its macros"
+            self._guard(target, includers, found, lambda: self._from_includers(target, file, found))
+            self._guard(target, users, found, lambda: self._first_uses(target, found))
+        except Stopped:
+            self._stopped = True
+            found.problems.append(f"{_shown(target.path)} takes too long: not all of it was checked")
         kept = [placed for placed in found.findings if self._wanted(target, placed.finding)]
         for path in {path for p in kept for path in _places(p)} | {target.path}:
             found.directives[path] = directives(self.project(target.settings).file(path).raw)
@@ -427,10 +437,12 @@ class Worker:
             stays = [now for _, now in moved if now is not None and now.unit[1] not in edit.names]
             order = former.order
         ran = Checked([], {}, found.problems, 0)
-        self._run(target, ran, through=edit and edit.names, order=order)
-        # Of what several units say, the first is reported: they keep their order.
-        said = sorted(stays + ran.findings, key=lambda p: order[p.unit])
-        found.findings.extend(said)
+        try:
+            self._run(target, ran, through=edit and edit.names, order=order)
+        finally:
+            # Of what several units say, the first is reported: they keep their order.
+            said = sorted(stays + ran.findings, key=lambda p: order[p.unit])
+            found.findings.extend(said)
         if not found.problems:
             self._former[target.path] = _Former(target.settings, outline, said, order)
 

@@ -12,6 +12,10 @@ class UsageError(Exception):
     """The command line, the configuration or a file named by it is wrong; the text says which and how."""
 
 
+class Stopped(BaseException):
+    """The work is to end, wherever it is. No fault: what guards against faults lets it through."""
+
+
 def closest(word: str, known: Iterable[object]) -> str:
     """``"; did you mean 'x'?"`` for the known word nearest to ``word``, or nothing."""
     from difflib import get_close_matches

@@ -40,7 +40,8 @@ async def hover_at(ls: Server, params: types.HoverParams) -> types.Hover | None:
 async def contracts_of(ls: Server, one: Open, snapshot: Snapshot) -> list[Contract]:
     if one.contracts is None or one.contracts[0] is not snapshot:
         texts = ls.texts()
-        one.contracts = (snapshot, await ls.lane.run(lambda: ls.session.contracts(snapshot, texts)))
+        found = await ls.compute(lambda: ls.session.contracts(snapshot, texts), one.text.path)
+        one.contracts = (snapshot, found or [])
     return one.contracts[1]
 
 
@@ -51,12 +52,14 @@ async def actions_at(ls: Server, params: types.CodeActionParams) -> list[types.C
     one, snapshot = found
     told = {d.data["fingerprint"]: d for d in ls.diagnostics(one) if isinstance(d.data, dict)}
     lines_of = functools.partial(ls.lines_of, snapshot=snapshot)
-    every = await ls.lane.run(
+    offered = await ls.compute(
         lambda: [
             *actions.actions(snapshot, params.range, lines_of, functools.partial(edit, ls), told),
             *actions.fix_all(snapshot, one.uri),
-        ]
+        ],
+        one.text.path,
     )
+    every = offered or []
     only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
     if only:
         every = [a for a in every if any(f"{_kind(a)}.".startswith(f"{kind}.") for kind in only)]
@@ -74,7 +77,7 @@ async def resolve(ls: Server, action: types.CodeAction) -> types.CodeAction:
     if found is not None:
         one, snapshot = found
         unsafe, texts = bool(action.data["unsafe"]), ls.texts()
-        new = await ls.lane.run(lambda: ls.session.repaired(snapshot.text, texts, unsafe=unsafe))
+        new = await ls.compute(lambda: ls.session.repaired(snapshot.text, texts, unsafe=unsafe), snapshot.text.path)
         if new is not None:
             action.edit = edit(ls, {snapshot.text.path: actions.whole_text(new, one.lines)})
     return action

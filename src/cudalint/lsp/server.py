@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
@@ -25,13 +26,14 @@ from cudalint.lsp.text import Lines
 from cudalint.lsp.wire import Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from cudalint.contracts.command import Contract
     from cudalint.lsp.diagnostics import Verdict
     from cudalint.lsp.proving import Proving
     from cudalint.lsp.session import Snapshot
 
+T = TypeVar("T")
 DEBOUNCE = 0.1
 """Seconds without a change before an edited text is checked."""
 _LANGUAGES = ("cuda", "cuda-cpp", "cuda-c++", "cuda_cpp", "hip")
@@ -55,7 +57,7 @@ class Server(LanguageServer):
         super().__init__("cudalint", __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
         self.open: dict[str, Open] = {}
         self.session = Session()
-        self.lane = Lane(self.session.tidy)
+        self.lane = Lane(self.session.tidy, self.session.forget)
         self.elsewhere: dict[str, Snapshot] = {}
         """By the path of a text: what its check found in files that are not open."""
         self.told: set[str] = set()
@@ -74,7 +76,11 @@ class Server(LanguageServer):
             super().report_server_error(error, source)
 
     def warm_up(self) -> None:
-        self.start(self.lane.run(self.session.warm_up))
+        async def warm_up() -> None:
+            with suppress(TimeoutError):
+                await self.lane.run(self.session.warm_up)
+
+        self.start(warm_up())
 
     def start(self, what: Coroutine[Any, Any, None]) -> None:
         """Begin something that nobody waits for."""
@@ -148,9 +154,11 @@ class Server(LanguageServer):
             self.publish(one, None)
             return
         try:
-            snapshot = await self.lane.run(lambda: self.session.check(text, texts, before, split))
+            snapshot = await self.compute(lambda: self.session.check(text, texts, before, split), text.path)
         except UsageError as fault:  # what was found stays: the configuration is being edited, perhaps
             self.tell(f"cudalint: {fault}", types.MessageType.Error)
+            return
+        if snapshot is None:
             return
         for problem in snapshot.problems:
             self.tell(f"cudalint: {problem}", types.MessageType.Warning)
@@ -198,6 +206,15 @@ class Server(LanguageServer):
             diagnostic(f, lambda path: self.lines_of(path, snapshot), verdicts.get(f.fingerprint))
             for f in snapshot.shown
         ]
+
+    async def compute(self, job: Callable[[], T], path: str) -> T | None:
+        """The answer of what has to be computed about a text; None, and the client is told, where that takes too
+        long."""
+        try:
+            return await self.lane.run(job)
+        except TimeoutError as late:
+            self.tell(f"cudalint: {os.path.basename(path)}: {late}", types.MessageType.Warning)
+            return None
 
     def tell(self, message: str, level: types.MessageType) -> None:
         """Say something once."""
