@@ -1084,8 +1084,8 @@ __global__ void __launch_bounds__(256) mark(float *x, size_t tiles) {
     )
     (found,) = cudalint.json("--select", "CL102", "tiles.cu")
     assert found["witness"]["sizes"] == {"tiles": (1 << 27) + 1}
-    assert found["witness"]["values"] == {"product in 32 bits": 0, "product meant": 1 << 32}
-    assert "product 4,294,967,296 becomes 0" in found["message"]
+    assert found["witness"]["values"] == {"value in 32 bits": 0, "value meant": 1 << 32}
+    assert "value 4,294,967,296 becomes 0" in found["message"]
 
 
 def test_sizes_of_a_witness_are_those_that_the_launch_hangs_on(cudalint, write):
@@ -1186,3 +1186,76 @@ __global__ void k(const half *x, half *y, int n) {{
     (found,) = cudalint.json("--select", "CL301", "handed.cu")
     assert found["level"] == level
     assert ("line 12 reads positions of `t`" in found["message"]) is (level == "error")
+
+
+def test_a_size_that_a_helper_reads_has_its_variables_name(cudalint, write):
+    """A helper looks through the arguments: what it finds is the size, whether it found it is none."""
+    write(
+        "options.cu",
+        """\
+#include <cstdlib>
+static bool given(int argc, char **argv, char key) {
+    bool found = false;
+    for (int i = 1; i < argc; i++)
+        if (argv[i][0] == key) found = true;
+    return found;
+}
+static int option(int argc, char **argv, char key) {
+    bool found = false;
+    int value = -1;
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == key) {
+            value = atoi(argv[i] + 1);
+            found = true;
+        }
+    }
+    if (found) return value;
+    return 0;
+}
+__global__ void sum(float *x, int n) {
+    float total = 0.0f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) total += x[i];
+    x[threadIdx.x] = total;
+}
+int main(int argc, char **argv) {
+    int streams = 32;
+    if (given(argc, argv, 's')) streams = option(argc, argv, 's');
+    float *x;
+    cudaMalloc(&x, 2 * streams * sizeof(float));
+    sum<<<1, 32>>>(x, 2 * streams);
+    return 0;
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL108", "options.cu")
+    assert list(found["witness"]["sizes"]) == ["streams"]
+    assert f"at streams = {found['witness']['sizes']['streams']:,} a thread" in found["message"]
+
+
+def test_a_size_that_is_brought_into_its_range_stays_there(cudalint, write):
+    """What a loop over the arguments found is chosen from by what it is: no side of that is a default."""
+    write(
+        "clamped.cu",
+        """\
+#include <cstdlib>
+#include <cstring>
+__global__ void sum(float *x, int n) {
+    float total = 0.0f;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) total += x[i];
+    x[threadIdx.x] = total;
+}
+int main(int argc, char **argv) {
+    int rows = 16;
+    for (int i = 1; i + 1 < argc; i++)
+        if (!strcmp(argv[i], "-r")) rows = atoi(argv[i + 1]);
+    int count;
+    if (rows < 1000) count = rows;
+    else count = 1000;
+    float *x;
+    cudaMalloc(&x, 1000 * sizeof(float));
+    sum<<<1, 32>>>(x, count);
+    return 0;
+}
+""",
+    )
+    assert cudalint.json("--select", "CL108", "clamped.cu") == []

@@ -273,7 +273,7 @@ class Expressions(Places):
             type_ = node.type
             if number(type_):
                 then, other = self.convert(then, type_, node.then), self.convert(other, type_, node.other)
-            read = read_side(then, other) if not self.device and asks_arguments(cond) else None
+            read = read_side(cond, then, other) if not self.device and asks_arguments(cond) else None
             if read is not None:
                 return then if read else other
             return t.select(cond, then, other, number(type_))
@@ -639,7 +639,12 @@ class Expressions(Places):
         for guard, returned, other in reversed(paths[:-1]):
             cond = self.condition_since(guard, base)
             env = self.merge(cond, other, env)
-            if returned is not None and result is not None:
+            read = None
+            if isinstance(returned, Term) and isinstance(result, Term) and not self.device and asks_arguments(cond):
+                read = read_side(cond, returned, result)
+            if read is not None:
+                result = returned if read else result
+            elif returned is not None and result is not None:
                 result = self.merge_value(cond, returned, result, ir.Var(callee.name, node.type, "local", 0, 0))
             elif result is None:
                 result = returned

@@ -207,7 +207,11 @@ class Places(Contents):
             source = value
             while source.op == "cast":
                 source = source.args[0]
-            if source.op == "atom" and source.data.kind in ("call", "load") and not source.data.name.isidentifier():
+            if (
+                source.op == "atom"
+                and source.data.kind in ("call", "load", "exit")
+                and not source.data.name.isidentifier()
+            ):
                 source.data.name = var.name
             elif source.op == "atom" and isinstance(type_, Struct) and source.data.name == str(type_):
                 source.data.name = var.name  # made here: `std::vector<int> v(n);`

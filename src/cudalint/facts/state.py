@@ -232,7 +232,7 @@ class State:
         return (*(p for p, _ in pointer.pieces), *pointer.obj.origin)
 
     def command_line(self, cond: Term, a: Env, b: Env) -> bool | None:
-        """Of a branch that hangs on the number of arguments alone, the side that reads them: True for ``a``.
+        """Of a branch that hangs on which arguments are given alone, the side that reads them: True for ``a``.
 
         What a default was is then one of the values that may be given: the other side adds nothing.
         """
@@ -241,7 +241,7 @@ class State:
         for var, value in a.items():
             other = b.get(var)
             if other is not value and isinstance(value, Term) and isinstance(other, Term):
-                side = read_side(value, other)
+                side = read_side(cond, value, other)
                 if side is not None:
                     return side
         return None
@@ -334,11 +334,20 @@ def is_success(value: Term) -> bool:
 
 
 def asks_arguments(cond: Term) -> bool:
+    """Whether a condition is about which arguments the program got: their number, or what a loop over them found."""
     leaves = t.leaves(cond)
-    return bool(leaves) and all(x.data.kind == "argc" for x in leaves)
+    return bool(leaves) and all(x.data.kind == "argc" or _is_found(x) for x in leaves)
 
 
-def read_side(a: Term, b: Term) -> bool | None:
-    """Which of two values comes from outside, where the other is a default: True for ``a``."""
-    first, second = (any(x.data.kind in ("call", "load") for x in t.leaves(v)) for v in (a, b))
+def _is_found(leaf: Term) -> bool:
+    """Whether an atom is what a loop over the program's arguments has left."""
+    return leaf.data.kind == "exit" and any(x.data.kind == "argc" for i in leaf.data.inputs for x in t.leaves(i))
+
+
+def read_side(cond: Term, a: Term, b: Term) -> bool | None:
+    """Which of two values that ``cond`` chooses from is an argument, where the other is a default: True for ``a``. What
+    is found may be what the choice is about (``n > 0 ? n : 1``): then neither is."""
+    if not {x for x in t.leaves(cond) if x.data.kind == "exit"}.isdisjoint(t.leaves(a) | t.leaves(b)):
+        return None
+    first, second = (any(x.data.kind in ("call", "load") or _is_found(x) for x in t.leaves(v)) for v in (a, b))
     return first if first != second else None

@@ -183,7 +183,7 @@ def _indexed(
     assert isinstance(product.type, Int)
     # An int product in an unsigned sum may pass 2^31 and be none the worse.
     ends = {x.hi + 1 for x in (product.type, event.term.type) if isinstance(x, Int)}
-    what = "product" if divided else "index"
+    what = "value" if divided else "index"
     for launch in _reaching(kernel, product, axes, bounds):
         block = _block(kernel, launch)
         given = _given(launch, product, block)

@@ -78,9 +78,12 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         if shape is None:
             return None
         grid, block = shape
-        sizes = width.named(env)
+        dimensions = () if launch is None else (*(launch.grid or ()), *(launch.block or ()))
+        shown = width.decisive(env, (bound, pace, *dimensions))
+        sizes = width.named(shown)
         told = f"{main.data.name} = {digits(env[main])}" if main is not None else ""
-        if main is not None and (beside := width.named({x: env[x] for x in free if x is not main and env[x] > 1})):
+        others = {x: shown[x] for x in free if x is not main and shown.get(x, 0) > 1}
+        if main is not None and (beside := width.named(others)):
             told += "".join(f", {name} = {digits(number)}" for name, number in beside.items())
         begin = f"at {told} " if told else ""
         machine = width.value(exact_bound, env)
