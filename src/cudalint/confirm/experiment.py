@@ -282,7 +282,7 @@ class Bench:
         grid = list(harness.cover(setup.values, block, _positive(setup.grid)))
         if self.launch is not None:
             for at, axis in enumerate("xyz"):
-                if not any(axis in c.axes for c in self.kernel.layout.coordinates):
+                if not any(BID[axis] in c.ids for c in self.kernel.layout.coordinates):
                     grid[at] = max(grid[at], harness.divided(at, setup.host))
         return (grid[0], grid[1], grid[2]), block
 

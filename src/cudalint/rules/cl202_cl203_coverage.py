@@ -39,6 +39,9 @@ _FLOAT_EXACT = 1 << 24
 _MOST = 1 << 30
 """Elements in a case; beyond it the arithmetic of the sizes themselves wraps, which the width rules say."""
 
+_FETCHES = frozenset({"tex1Dfetch", "tex1D", "tex2D", "tex3D"})
+"""Reads of a texture at coordinates."""
+
 
 class Unit(NamedTuple):
     """What a coordinate counts: ``element`` and ``elements``, ``pack of 4 elements`` and ``packs of 4 elements``."""
@@ -158,12 +161,15 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
 
     cases: dict[tuple[int, ...], Case | None] = {}
+    powers = _powers(launch)
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
         if key not in cases:
             cases[key] = kernels.case(launch, env)
         case = cases[key]
+        if any(v & v - 1 for x, v in env.items() if x in powers):
+            return False
         if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
             return False
         sizes = [(case.reach(c), _size(case, c) - c.inclusive) for c in group]
@@ -328,19 +334,25 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         return None
     if not t.leaves(size) or t.leaves(divisor) & t.leaves(size):
         return None
+    inner = {x for extent in launch.block for x in t.atoms_of(t.poly(extent))}
+    if not all(x in inner or x.data.kind == "device" or w.instances(x) for x in t.leaves(divisor)):
+        return None  # another extent of the data (`numel / columns`), which divides without a rest
     layout = launch.kernel.layout
-    if any(axis in c.axes for c in layout.coordinates):
+    if any(BID[axis] in c.ids for c in layout.coordinates):
         return None
     if not _addresses(launch, axis):
         return None
 
     cases: dict[tuple[int, ...], Case | None] = {}
+    powers = _powers(launch)
 
     def goal(env: w.Assignment, *, empty: bool = False) -> bool:
         key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
         if key not in cases:
             cases[key] = kernels.case(launch, env)
         case = cases[key]
+        if any(v & v - 1 for x, v in env.items() if x in powers):
+            return False
         if case is None or case.oversized or not (case.empty == axis if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
@@ -355,13 +367,24 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     case = kernels.case(launch, env)
     assert case is not None
     n, by = t.evaluate(size, env), t.evaluate(divisor, env)
-    # Far from the size it divides, the grid is something else than a rounded count.
-    big = {x: (1_000_003 if x in t.leaves(size) else v) for x, v in env.items()}
-    large = kernels.case(launch, big)
-    told = large is not None and all(w.allowed(c, big) for c in launch.conditions)
-    if large is not None and told and t.evaluate(size, big) - large.grid[at] * by >= by:
-        return None
+    for leaf in t.leaves(size):
+        # Far from the size it divides, the grid is something else than a rounded count.
+        big = {**env, leaf: 1_000_003}
+        large = kernels.case(launch, big)
+        told = large is not None and all(w.allowed(c, big) for c in launch.conditions)
+        if large is not None and told and t.evaluate(size, big) - large.grid[at] * by >= by:
+            return None
     return Short(axis, case, env, case.grid[at] * by, n, t.show(size), True)
+
+
+def _powers(launch: Launch) -> set[Term]:
+    """The sizes of which the host checks what a loop, or a function of the project that cannot be seen, has made of
+    them: that they are powers of two, for all that is known."""
+    checked = search.leaves_of(launch.conditions)
+    loops = {x.data.data.init for x in checked if x.data.kind == "exit"}
+    calls = [x for x in launch.flow.calls if x.result in checked and x.node.target is not None]
+    told = [*loops, *(x for call in calls for x in call.args)]
+    return search.leaves_of(x for x in told if isinstance(x, t.Term))
 
 
 def _packs(launch: Launch, threads: Term) -> set[Term]:
@@ -371,14 +394,16 @@ def _packs(launch: Launch, threads: Term) -> set[Term]:
 
 
 def _addresses(launch: Launch, axis: str) -> bool:
-    """Whether every block of the axis works at an address of its own, with no loop over the grid."""
+    """Whether every block of the axis works at an address of its own, with no loop over the grid: stores there, or
+    fetches its texels, one a thread."""
     assert launch.kernel is not None
     flow = launch.kernel.flow
-    stores = [a for a in flow.accesses if a.obj.kind == "global" and a.mode != "r" and a.scalar is not None]
-    found = False
-    for access in stores:
+    fetched = [x for call in flow.calls if call.node.name in _FETCHES for x in call.args if isinstance(x, t.Term)]
+    texels = [expand(t.poly(search.bare(x))) for x in fetched]
+    found = any(shapes.stepped(p, BID[axis]) and shapes.stepped(p, TID[axis]) == {(): 1} for p in texels)
+    for access in () if found else flow.accesses:
         p = expand(access.scalar or {})
-        if not shapes.stepped(p, BID[axis]):
+        if access.obj.kind != "global" or access.mode == "r" or not shapes.stepped(p, BID[axis]):
             continue
         if any(shapes.mentions(p, GDIM[a]) for a in kernels.AXES):
             return False
