@@ -28,6 +28,7 @@ _HOST = frozenset(
     {"param", "argc", "var", "name", "load", "call", "size", "unknown", "uninit", "phi", "exit", "device"}
 )
 _SIZES = _HOST - {"device", "name"}
+_OF_BLOCK = frozenset({"param", "name", "bid", "bdim", "gdim"})
 _LARGE = (1 << 20, (1 << 20) + 37)
 _TIMES = 2
 """Sizes that a launch is tried with."""
@@ -49,23 +50,24 @@ class Launched(NamedTuple):
 def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
     """For each visible launch (for the kernel by itself where there is none) the same launch with several sizes."""
     leaves = sorted({x for term in terms for x in t.leaves(term)}, key=lambda x: x.key)
+    ends = _read_ends(kernel.flow)
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
     for launch in shown[:_MOST]:
         width = launch.known_block("x") or launch.config.block_size
-        found = list(_visible(launch, leaves, _sizes(width)))
+        found = list(_visible(launch, leaves, ends, _sizes(width)))
         if found:
             yield found
         if any(launch.known_grid(a) != 1 for a in "xyz") and len({x.grid for x in found}) < 2:
             # A grid that no size makes larger: loops come round where there is more than one grid of data. Or one that
             # is empty at each of them.
-            large = list(_visible(launch, leaves, _LARGE))
+            large = list(_visible(launch, leaves, ends, _LARGE))
             if large:
                 yield large
     if not shown:
-        yield from _alone(kernel, leaves)
+        yield from _alone(kernel, leaves, ends)
 
 
-def _visible(launch: Launch, leaves: list[Term], sizes: tuple[int, ...]) -> Iterator[Launched]:
+def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[int, ...]) -> Iterator[Launched]:
     assert launch.grid is not None
     assert launch.block is not None
     mapping = {x: launch.mapping[x] for x in leaves if x in launch.mapping}
@@ -101,13 +103,29 @@ def _visible(launch: Launch, leaves: list[Term], sizes: tuple[int, ...]) -> Iter
             number = _value(actual, values)
             if number is not None:
                 inner[formal] = formal.type.wrap(number) if isinstance(formal.type, Int) else number
+        named = {x.data.name: v for x, v in values.items() if x.data.kind in _SIZES}
+        inner.update((x, _host_value(x, size)) for x in ends)
+        named.update((x.data.name, inner[x]) for x in ends)
         key = (gx, gy, gz, bx, by, bz, *(inner.get(x, 0) for x in mapping))
         if key in done:
             continue
         done.add(key)
-        named = {x.data.name: v for x, v in values.items() if x.data.kind in _SIZES}
         free = frozenset(x for x, actual in mapping.items() if t.leaves(actual))
         yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free)
+
+
+def _read_ends(flow: Flow) -> list[Term]:
+    """Where loops end by what a kernel is given in memory, one number for a whole block: sizes like its parameters."""
+    written = {x.obj for x in flow.accesses if x.mode != "r"}
+    leaves = {x for loop in flow.loops for term in loop.control for x in t.leaves(term)}
+    return sorted(
+        (
+            x for x in leaves
+            if x.data.kind == "load" and isinstance(x.type, Int) and x.data.data not in written
+            and {y.data.kind for term in x.data.inputs for y in t.leaves(term)} <= _OF_BLOCK
+        ),
+        key=lambda x: x.key,
+    )  # fmt: skip
 
 
 def _host_value(leaf: Term, size: int) -> Any:
@@ -120,7 +138,7 @@ def _host_value(leaf: Term, size: int) -> Any:
     return max(leaf.data.lo, min(size, high))
 
 
-def _alone(kernel: Kernel, leaves: list[Term]) -> Iterator[list[Launched]]:
+def _alone(kernel: Kernel, leaves: list[Term], ends: list[Term]) -> Iterator[list[Launched]]:
     ids = {x for x in leaves if x.data.kind == "tid"}
     size = kernel.config.block_size
     bounds = kernel.largest_block_x()
@@ -149,6 +167,8 @@ def _alone(kernel: Kernel, leaves: list[Term]) -> Iterator[list[Launched]]:
             of_block = info.kind == "name" or getattr(info.data, "kind", "") == "template"
             high = min(info.hi, leaf.type.hi) if isinstance(leaf.type, Int) else info.hi
             values[leaf] = named[info.name] = max(info.lo, min(shape[0] if of_block else number, high))
+        for leaf in ends:
+            values[leaf] = named[leaf.data.name] = _host_value(leaf, number)
         found.append(Launched(grid, shape, values, named, frozenset(x for x in values if x.data.kind == "param")))
     yield found
 

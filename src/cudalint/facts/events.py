@@ -204,10 +204,11 @@ class Access(Event):
     ``index`` is the element index in units of the accessed type, None where units differ or are not
     known; ``scalar`` the same as a polynomial in units of the object's declared element, and ``width``
     how many of those the access touches (4 for a ``float4`` over ``float``). ``dims`` are the
-    (index, extent) pairs of a declared multi-dimensional array. ``value`` is what a store stores.
+    (index, extent) pairs of a declared multi-dimensional array. ``value`` is what a store stores. ``part`` is the way
+    to the member of a class that is touched, () where the element is touched as a whole.
     """
 
-    __slots__ = ("dims", "element", "index", "mode", "obj", "scalar", "value", "width")
+    __slots__ = ("dims", "element", "index", "mode", "obj", "part", "scalar", "value", "width")
     node: Expr
     obj: Obj
     mode: str
@@ -217,6 +218,7 @@ class Access(Event):
     dims: tuple[tuple[Term, int | None], ...]
     element: Type | None
     value: Term | None
+    part: tuple[str, ...]
 
 
 class Barrier(Event):

@@ -96,7 +96,10 @@ class Places(Contents):
                     return self.unknown_value("unknown", f"{place[1].name}.{name}", type_, level=level)
             return value
         if place[0] == "field":
+            seq = self.flow.accesses[-1].seq if self.flow.accesses else -1
             record = self.read(place[1], place[3].base.type)
+            if self.flow.accesses and (last := self.flow.accesses[-1]).seq > seq:
+                last.part = (*last.part, place[2])
             if isinstance(record, Record):
                 return self.field(record, place[2])
             key = ("field", record if isinstance(record, Term) else id(record), place[2])
@@ -115,8 +118,9 @@ class Places(Contents):
 
     def lookup(self, var: ir.Var) -> Value:
         value = self.env.get(var)
-        if value is not None:
-            return value
+        return value if value is not None else self.outside(var)
+
+    def outside(self, var: ir.Var) -> Value:
         if var.kind == "field" and isinstance(self.receiver, Record):
             return self.field(self.receiver, var.name)
         if var.kind == "template" and var.name in self.flow.template:
@@ -180,6 +184,8 @@ class Places(Contents):
         key, element = self.load_key(pointer, node.type), pointer.element
         before = self.loads.get(key)
         self.store(pointer, node, value, "w")
+        if pointer.obj.kind != "var":
+            self.flow.accesses[-1].part = tuple(path)
         if not self.device and isinstance(before, Record) and isinstance(element, Struct):
             self.loads[self.load_key(pointer, node.type)] = _without(before, path)
 
@@ -330,6 +336,7 @@ class Places(Contents):
         event: Access = self.event(Access, node)
         obj, element = pointer.obj, pointer.element
         event.mode, event.obj, event.element, event.dims, event.value = mode, obj, element, pointer.dims, value
+        event.part = ()
         size = element.size if element is not None else None
         unit = obj.element.size if obj.element is not None else None
         pieces = [(p, s) for p, s in pointer.pieces if not (p.op == "const" and p.data == 0)]

@@ -17,7 +17,7 @@ from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, While
-from cudalint.ir.types import Float, Int, Ptr, Type
+from cudalint.ir.types import Float, Int, Ptr, Struct, Type
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -73,13 +73,17 @@ class _Body:
 
 
 def is_plain(obj: Obj) -> bool:
-    """Whether an access to the object touches all of an element: a class has members that are not told apart."""
-    return isinstance(obj.element, (Int, Float, Ptr))
+    """Whether it is known what an access to the object touches: an element, or a member of a class that is seen."""
+    element = obj.element
+    return isinstance(element, (Int, Float, Ptr)) or (isinstance(element, Struct) and element.fields is not None)
 
 
 def array_of(access: Access) -> object:
-    """The array that an access is to: a ``__shared__`` of a function template is one array for each instantiation."""
+    """The array that an access is to: a ``__shared__`` of a function template is one array for each instantiation;
+    all that are ``extern`` begin at one place."""
     var = access.obj.var
+    if var is not None and var.extern and access.obj.kind == "shared" and access.obj.element is not None:
+        return "extern", access.obj.element.size
     if access.obj.kind == "shared" and var is not None:
         for site in reversed(access.stack):
             decl = site.callee.decl
@@ -274,8 +278,13 @@ class _Search:
 
 
 def conflicting(a: Access, b: Access) -> bool:
-    """Whether two accesses of one address by two threads need an order: one of them writes, and not both atomically."""
-    return (a.mode != "r" or b.mode != "r") and not (a.mode == b.mode == "atomic")
+    """Whether two accesses of one address by two threads need an order: one of them writes, and not both atomically.
+
+    What reads an object of a class as a whole may be a member function that reads a part of it."""
+    if (a.mode == "r" and b.mode == "r") or (a.mode == b.mode == "atomic"):
+        return False
+    whole = any(x.part == () and x.mode != "r" for x in (a, b))
+    return whole or a.part == b.part
 
 
 def _within(guard: Guard | None, base: Guard | None) -> bool:
