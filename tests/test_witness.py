@@ -1259,3 +1259,37 @@ int main(int argc, char **argv) {
 """,
     )
     assert cudalint.json("--select", "CL108", "clamped.cu") == []
+
+
+def test_what_a_method_made_of_its_arguments_is_no_size_of_its_own(cudalint, write):
+    write(
+        "rows.cu",
+        """\
+struct Matrix {
+    float *data;
+    int rows, columns, stride;
+    void resize(int r, int c, int pad) { rows = r; columns = c; stride = c + pad; }
+    int pitch() const { return stride; }
+};
+__global__ void squares(int length, const float *rows, int pitch, float *out) {
+    const float *row = rows + blockIdx.x * pitch;
+    for (int i = threadIdx.x; i < length / 2; i += 256) {
+        float2 pair = reinterpret_cast<const float2 *>(row)[i];
+        out[blockIdx.x * (length / 2) + i] = pair.x * pair.x + pair.y * pair.y;
+    }
+}
+class Spectrum {
+    Matrix window_;
+    int length_;
+    void run(int frames, float *out) {
+        window_.resize(frames, length_, 2);
+        if (frames <= 0) return;
+        squares<<<frames, 256>>>(length_, window_.data, window_.pitch(), out);
+    }
+};
+""",
+    )
+    (found,) = cudalint.json("--select", "CL408", "rows.cu")
+    sizes = found["witness"]["sizes"]
+    assert set(sizes) == {"length_", "frames"}
+    assert found["witness"]["values"]["offset"] == sizes["length_"] + 2

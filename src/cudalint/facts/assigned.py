@@ -49,6 +49,20 @@ def children(node: Any) -> list[Any]:
     return found
 
 
+def changed_objects(node: Any, known: dict[int, set[ir.Var]]) -> set[ir.Var]:
+    """The variables on which code calls visible methods that set members."""
+    found: set[ir.Var] = set()
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        stack.extend(children(item))
+        if type(item) is ir.Call and item.receiver is not None and item.target is not None and item.target.has_body:
+            root = _root(item.receiver)
+            if root is not None and any(x.kind == "field" for x in assigned(item.target.lower({}).body, known)):
+                found.add(root)
+    return found
+
+
 def exposed(node: Any) -> set[ir.Var]:
     """The variables that code names otherwise than to read an element of theirs, or how many there are."""
     found: set[ir.Var] = set()

@@ -594,9 +594,10 @@ class Expressions(Places):
         return None
 
     def enter(self, node: ir.Call, callee: ir.Function, args: list[Value], receiver: Value | None) -> Value:
-        if receiver is not None:
+        if receiver is not None and self.device:
             for var in [v for v in self.env if v.kind == "field"]:
                 del self.env[var]
+        members = {v for v in self.env if v.kind == "field"}
         known = len(self.env)
         for var, arg_node, value in zip(callee.params, node.args, args):
             self.aliases.pop(var, None)
@@ -627,13 +628,14 @@ class Expressions(Places):
         self.frames.append(frame)
         self.block(callee.body)
         self.frames.pop()
-        self.fn, self.stack, self.exits, self.last_exit, self.receiver = saved
+        self.fn, self.stack, self.exits, self.last_exit, outer = saved
         paths = frame.returns
         if self.alive:
             paths = [*paths, (self.guard, None, self.env)]
         self.guard = base
         self.alive = bool(paths)
         if not paths:
+            self.receiver = outer
             return self.unknown_value("unknown", self.source(node), node.type)
         last_guard, result, env = paths[-1]
         for guard, returned, other in reversed(paths[:-1]):
@@ -650,6 +652,9 @@ class Expressions(Places):
                 result = returned
         self.env = env
         self.forget(known)
+        self.receiver = outer
+        if receiver is not None and not self.device:
+            self.leave(node, receiver, members)
         if isinstance(result, Term) and result.op == "atom" and result.data.kind == "exit":
             result.data.name = self.source(node)  # what its loop adds up has a name of the callee's
         if len(paths) == 1:
@@ -659,6 +664,17 @@ class Expressions(Places):
         else:
             self.agreed([guard for guard, _, _ in paths], base)
         return result if result is not None else self.unknown_value("call", self.source(node), node.type, level=0)
+
+    def leave(self, node: ir.Call, receiver: Value, members: set[ir.Var]) -> None:
+        """After a method of another object: the members that it has set are that object's."""
+        aliased = {place[1] for place in self.aliases.values() if place[0] == "var"}
+        changed = [v for v in self.env if v.kind == "field" and v not in members and v not in aliased]
+        fields = {v.name: self.env.pop(v) for v in changed}
+        if fields and isinstance(receiver, Record) and node.receiver is not None:
+            whole = Record(receiver.name, receiver.type, {**receiver.fields, **fields}, receiver.level, receiver.kind)
+            place = self.place_again(node.receiver)
+            if place is not None and place[0] == "var":
+                self.write(place, whole, node, node.receiver)
 
     def place_again(self, node: ir.Expr) -> Any:
         """The place of an argument already evaluated once: memory is not accessed a second time."""

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
-from cudalint.facts.assigned import assigned, children
+from cudalint.facts.assigned import assigned, changed_objects, children
 from cudalint.facts.builtins import may_have_changed
 from cudalint.facts.events import (
     Closure,
@@ -283,6 +283,8 @@ class Walker(Expressions):
         loop = Loop(node, self.fn, self.guard, self.stack, self.seq + 1)
         self.flow.loops.append(loop)
         self.forget_exposed(node)
+        for var in filter(self.is_member, self.assigned_in(node)):
+            self.env.setdefault(var, self.lookup(var))
         changed = [v for v in self.assigned_in(node) if v in self.env]
         before = {v: self.env[v] for v in changed}
         base = self.guard
@@ -339,7 +341,8 @@ class Walker(Expressions):
         found = self.assigned_cache.get(id(node))
         if found is None:
             resolved = set()
-            for var in assigned(node, self.stores_cache):
+            objects = set() if self.device else changed_objects(node, self.stores_cache)
+            for var in assigned(node, self.stores_cache) | objects:
                 resolved.add(var)
                 place = self.aliases.get(var)
                 if place is not None and place[0] == "var":

@@ -253,9 +253,21 @@ class State:
         result = dict(b)
         for var, value in a.items():
             other = b.get(var)
+            if other is None and self.is_member(var):
+                other = self.outside(var)
             if other is not value:
                 result[var] = self.merge_value(cond, value, other, var)
+        for var in () if self.device else [x for x in b if x not in a and self.is_member(x)]:
+            result[var] = self.merge_value(cond, self.outside(var), b[var], var)
         return result
+
+    def is_member(self, var: ir.Var) -> bool:
+        """Whether a variable of the host has a value before a function sets it, and keeps the new one after it."""
+        return var.kind == "field" and not self.device
+
+    def outside(self, var: ir.Var) -> Value:
+        """What a variable holds that was not set here."""
+        raise NotImplementedError  # given by the layer of places
 
     def condition_since(self, guard: Guard | None, base: Guard | None) -> Term:
         """The conjunction of the guards added since ``base``."""
