@@ -81,6 +81,23 @@ int main() {
     assert [x["evidence"]["verdict"] for x in json.loads(done.stdout)] == ["confirmed"]
 
 
+def test_indices_that_are_data_are_within_a_buffer_of_their_size(write: Any, cudalint: Cudalint) -> None:
+    """They are filled to be in range, which is said; what they are for is as large as that, not as their type."""
+    path = write(
+        "k.cu",
+        "__global__ void k(const int *order, float *a, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) a[(int)order[i]] = 1;\n}\n"
+        "void run(const int *order, float *a, int n) { if (n > 0) k<<<n / 256 + 1, 256>>>(order, a, n); }\n",
+    )
+    done = cudalint("confirm", "--backend", "sim", "--as", "CL209", "k.cu")
+    assert "CL209 on k: not reproduced: the indices that `order` holds were made to lie within range\n" in done.stdout
+    targets, _, _ = walk([str(path)], Configs(Layer("the test"), isolated=True), force_exclude=False)
+    worker = Worker({}, None, frozenset(target.path for target in targets))
+    ((proof,),) = trial_of("CL209", None, worker, targets, Limits(sizes=(611, 5000)))
+    extents = [[x.extent for x in o.setups[0].args[:2]] for o in proof.outcomes]
+    assert extents == [[611, 611], [5000, 5000]]
+
+
 def test_an_element_that_is_larger_than_a_page(write: Any, cudalint: Cudalint) -> None:
     """What a row of a huge array holds is made up as it is touched, a page at a time."""
     write(

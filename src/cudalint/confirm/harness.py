@@ -102,6 +102,7 @@ class Harness:
         self.ending: frozenset[str] = frozenset()
         """Buffers that end where the tests of an index end, though its neighbours are touched as well."""
         self._stated = _stated(launch)
+        self._loaded = self._loads()
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
@@ -213,7 +214,8 @@ class Harness:
                 result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
             else:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, _SMALL))
-                free.append(leaf)
+                if leaf.data.kind != "exit":  # a loop leaves it with the value that it has come to
+                    free.append(leaf)
         for leaf in late:
             try:
                 result[leaf] = int(t.evaluate(leaf.data.data.init, result))
@@ -509,21 +511,26 @@ class Harness:
             return 0
         if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
             return self.constant
-        if isinstance(element, Int) and self._is_index(obj):
+        if isinstance(element, Int) and obj.name in self._loaded:
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
             few = (hashed(zlib.crc32(obj.name.encode()), np.arange(extent)) % np.uint64(7)).astype(np.int64)
             return (np.array(_FEW)[few] if isinstance(element, Int) else few - 2.5).astype(numpy_type(element))
         return "hash"
 
-    def _is_index(self, obj: Obj) -> bool:
-        """Whether what is loaded from there takes part in an address."""
-        return any(
-            leaf.data.kind == "load" and leaf.data.name.partition("[")[0] == obj.name
-            for access in self.flow.accesses
-            if access.index is not None
-            for leaf in t.leaves(access.index)
-        )
+    def _loads(self) -> dict[str, list[Term]]:
+        """What takes part in addresses and is loaded from memory, by the name of the memory."""
+        found: dict[str, list[Term]] = {}
+        for leaf in search.leaves_of(a.index for a in self.flow.accesses if a.index is not None):
+            if leaf.data.kind == "load":
+                found.setdefault(leaf.data.name.partition("[")[0], []).append(leaf)
+        return found
+
+    def indices(self) -> list[str]:
+        """The buffers that hold indices, which are filled such that these lie within what they are for."""
+        held = {a.obj.name for a in self.flow.accesses if a.obj.kind == "global"}
+        return [name for name, leaves in self._loaded.items()
+                if name in held and any(isinstance(x.type, Int) for x in leaves)]  # fmt: skip
 
     def _largest(self, case: kernels.Case) -> int:
         sizes = []
@@ -673,6 +680,14 @@ class Harness:
             ranges[BDIM[axis]] = (case.block[i], case.block[i])
             ranges[BID[axis]] = (0, max(0, case.grid[i] - 1))
             ranges[TID[axis]] = (0, max(0, case.block[i] - 1))
+        for obj in {a.obj for a in self.flow.accesses if a.obj.kind == "global"}:
+            # Data is filled such that it names elements; what the kernel puts there itself may name others. There is
+            # room for all that a narrow type holds.
+            own = any(a.obj is obj and a.mode != "r" for a in self.flow.accesses)
+            top = max(self._largest(case), _ELEMENTS if own else 1) - 1
+            loaded = self._loaded.get(obj.name, ())
+            wide = [x for x in loaded if isinstance(x.type, Int) and x.type.bits >= 32 and top <= x.type.hi]
+            ranges.update(dict.fromkeys(wide, (0, top)))
         for loop in self.flow.loops:
             found = kernels.trips(loop)
             if found is None:
@@ -707,7 +722,9 @@ def _stated(launch: Launch | None) -> Values:
         if condition.op == "eq":
             for side, other in (condition.args, condition.args[::-1]):
                 atom, number = search.bare(side), search.bare(other)
-                if atom.op == "atom" and isinstance(atom.type, Int) and isinstance(number.data, int):
+                # What is computed of something else (`odd_factor(n) == 1`) has the value that this gives it.
+                own = atom.op == "atom" and atom.data.kind == "param" and isinstance(atom.type, Int)
+                if own and isinstance(number.data, int):
                     found.setdefault(atom, number.data)
     return found
 

@@ -300,6 +300,10 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
             return Evidence("simulated", "inconclusive", forgiven, prediction=prediction, cases=cases)
     if bench.witness is not None and any(getattr(s, "watched", False) and s.absent for o in outcomes for s in o.seen):
         forgiven = "the lanes that are named had exited by then, and this GPU waits for none of them"
+    indices = bench.harness.indices()
+    if forgiven is None and indices and any("outside" in o.asked for o in outcomes):
+        names = " and ".join(f"`{x}`" for x in sorted(indices))
+        forgiven = f"the indices that {names} {'holds' if len(indices) == 1 else 'hold'} were made to lie within range"
     return Evidence("simulated", "not-reproduced", forgiven, prediction=prediction, cases=cases)
 
 
