@@ -92,7 +92,8 @@ def _launch_axes(product: Term) -> set[str] | None:
 
 
 def _address_parts(kernel: Kernel) -> set[Term]:
-    """Every value that takes part in an address or a comparison, through loops and loads too."""
+    """Every value that takes part in an address or a comparison, through loops and loads too; what is cut to 32 bits
+    on the way is not as wide as it was."""
     flow = kernel.flow
     stack: list[Term] = [side for c in flow.comparisons for side in (c.left, c.right)]
     for access in flow.accesses:
@@ -109,13 +110,21 @@ def _address_parts(kernel: Kernel) -> set[Term]:
         if item in seen:
             continue
         seen.add(item)
-        stack.extend(item.args)
+        if not _cuts(item):
+            stack.extend(item.args)
         if item.op == "atom":
             info = item.data
             stack.extend(info.inputs)
             if info.kind == "loop":
                 stack.extend(x for x in (info.data.init, info.data.step, info.data.next) if x is not None)
     return seen
+
+
+def _cuts(term: Term) -> bool:
+    """Whether a term is the lower half of a 64-bit value."""
+    if term.op != "cast" or not isinstance(term.type, Int) or not isinstance(term.args[0].type, Int):
+        return False
+    return term.type.bits <= 32 and term.args[0].type.bits == 64
 
 
 def _reaching(kernel: Kernel, product: Term, axes: set[str], bounds: list[Bound]) -> Iterator[Launch | None]:
