@@ -1293,3 +1293,22 @@ class Spectrum {
     sizes = found["witness"]["sizes"]
     assert set(sizes) == {"length_", "frames"}
     assert found["witness"]["values"]["offset"] == sizes["length_"] + 2
+
+
+def test_names_that_are_not_ascii(cudalint, write):
+    """A function, a template's parameter and a size are told as they are written, and found from other functions."""
+    write(
+        "größe.cu",
+        """\
+template <int maß> __global__ void größe(float *x, int länge) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= länge) x[i] = maß;
+}
+void launch(float *x, int länge) { größe<3><<<(länge + 255) / 256, 256>>>(x, länge); }
+void caller(float *x, int n) { if (n > 0) launch(x, n); }
+""",
+    )
+    (found,) = cudalint.json("--select", "CL214,CL204", "größe.cu")
+    assert (found["code"], found["function"]) == ("CL214", "größe")
+    assert found["witness"]["sizes"] == {"länge": 1}
+    assert "größe is launched here" in [x["message"] for x in found["related"]]

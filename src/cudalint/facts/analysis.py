@@ -83,12 +83,12 @@ def _telling(project: Project, path: str) -> frozenset[str]:
         return frozenset()
     others = []
     for including in project.including(path):
-        words = set(_WORD.findall(project.content(including).decode("latin-1")))
+        words = set(_WORD.findall(project.content(including).decode("utf-8", "replace")))
         if words.isdisjoint(names) or (file := project.file(including)).error is not None:
             continue
         for f in file.declarations.functions:
             if f.has_body and f.kind != "kernel":
-                others.append((f.name, set(_WORD.findall(f.file.text[f.start : f.end].decode("latin-1")))))
+                others.append((f.name, set(_WORD.findall(f.file.text[f.start : f.end].decode("utf-8", "replace")))))
     while more := {name for name, words in others if name not in names and not words.isdisjoint(names)}:
         names |= more
     return frozenset(names)
@@ -117,7 +117,7 @@ def launching_words(project: Project, path: str) -> frozenset[str]:
     found = known.get(path)
     if found is None:
         text = project.content(path)
-        words = map(sys.intern, _WORD.findall(text.decode("latin-1"))) if _LAUNCH.search(text) else ()
+        words = map(sys.intern, _WORD.findall(text.decode("utf-8", "replace"))) if _LAUNCH.search(text) else ()
         found = known[path] = frozenset(words)
     return found
 
@@ -256,7 +256,7 @@ class _Analysis:
         return self.through is None or self.mentions(decl, self.through)
 
     def mentions(self, decl: FunctionDecl, names: AbstractSet[str]) -> bool:
-        text = decl.file.text[decl.start : decl.end].decode("latin-1")
+        text = decl.file.text[decl.start : decl.end].decode("utf-8", "replace")
         return not names.isdisjoint(_WORD.findall(text))
 
     def run_host(self, decl: FunctionDecl) -> None:

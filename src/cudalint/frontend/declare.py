@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cudalint.frontend.parse import descendants, masked
 from cudalint.ir.nodes import FunctionDecl
@@ -135,6 +135,22 @@ class Syntax:
         self.signatures: dict[tuple[object, ...], object] = {}
 
 
+class Source(str):
+    """A text with one character for each of its bytes, so that places in it are those of the syntax; a slice is the
+    text that stands there."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> str:
+        found = super().__getitem__(key)
+        return found if found.isascii() else found.encode("latin-1").decode("utf-8", "replace")
+
+
+def in_bytes(name: str) -> str:
+    """A name as it stands in a :class:`Source`."""
+    return name if name.isascii() else name.encode().decode("latin-1")
+
+
 class Declarations:
     """The declarations of one file.
 
@@ -156,7 +172,7 @@ class Declarations:
     def __init__(self, file: SourceFile) -> None:
         self.file = file
         self.masked = masked(file.text)
-        self.source = self.masked.decode("latin-1")
+        self.source = Source(self.masked.decode("latin-1")) if not self.masked.isascii() else self.masked.decode()
         self.functions: list[FunctionDecl] = []
         self.types: dict[str, TypeDecl] = {}
         self.values: dict[str, ValueDecl] = {}
@@ -194,7 +210,7 @@ class Declarations:
         """Where the text calls a function by this name, but for what stands in the function itself; None where it
         perhaps calls it through a pointer."""
         if name not in self._calls:
-            self._calls[name] = self._find_calls(re.escape(name), self.functions_by_name.get(name, ()))
+            self._calls[name] = self._find_calls(re.escape(in_bytes(name)), self.functions_by_name.get(name, ()))
         return self._calls[name]
 
     def _find_calls(self, name: str, declared: Iterable[FunctionDecl]) -> frozenset[int] | None:
@@ -207,13 +223,13 @@ class Declarations:
         """Where the text may change a variable by this name: it initialises, assigns or counts it, takes its address
         or hands it to a function."""
         if name not in self._changes:
-            word = re.escape(name)
+            word = re.escape(in_bytes(name))
             pattern = (
                 rf"(?:&|\+\+|--|>>)\s*(?:\w+\s*(?:\.|->)\s*)*{word}\b|[:,]\s*{word}\s*[({{]"
                 rf"|\b{word}\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
                 rf"|(?<!\bdim3)\((?:[^;(){{}}]*,)?\s*{word}\s*[,)]"
             )
-            places = re.finditer(pattern, self.source) if name in self.source else ()
+            places = re.finditer(pattern, self.source) if in_bytes(name) in self.source else ()
             self._changes[name] = frozenset(place.start() for place in places)
         return self._changes[name]
 

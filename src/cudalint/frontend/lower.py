@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.frontend.calls import returned
 from cudalint.frontend.declare import (
+    in_bytes,
     parameter_list,
     syntax_of,
     template_names,
@@ -496,6 +497,7 @@ _statements: dict[str, Callable[[Lowerer, Node, list[Stmt]], None]] = {
 }
 
 
+_BRACKETS = pattern(r"[<>(),;{}]")
 _INTEGER = pattern(r"(0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*")
 _LONGEST = 1000
 """Characters in which a list of template arguments ends."""
@@ -530,7 +532,7 @@ def _named(decl: FunctionDecl) -> list[list[str]]:
     if syntax.named is None:
         source, name = decl.file.declarations.source, decl.name
         # A pattern that begins with a literal is searched for much faster than one that begins with a word's border.
-        found = re.finditer(rf"{re.escape(name)}\s*<(?!<)", source)
+        found = re.finditer(rf"{re.escape(in_bytes(name))}\s*<(?!<)", source)
         syntax.named = [
             _arguments(source, x.end()) for x in found if not source[x.start() - 1 : x.start()].isidentifier()
         ]
@@ -552,8 +554,8 @@ def _literal(text: str, decl: FunctionDecl) -> tuple[int, ...]:
 def _arguments(source: str, start: int) -> list[str]:
     """The template arguments from ``start`` to the bracket that closes them; none where none does."""
     found, depth, last = [], 0, start
-    for match in re.finditer(r"[<>(),;{}]", source[start : start + _LONGEST]):
-        sign, at = match[0], start + match.start()
+    for match in _BRACKETS.finditer(source, start, start + _LONGEST):
+        sign, at = match[0], match.start()
         if sign in ";{}":
             return []
         if depth == 0 and sign in ",>":
