@@ -236,6 +236,8 @@ def _draft(
     # What a function nobody sees makes of its arguments (the bits of a type) is not what grows beside sizes.
     free = [x for x in free if search.is_size(x)] or free
     conditions = width.on_the_way(launch, place)
+    if width.contradictory(conditions):
+        return None  # it goes into another launch
     asked = [*w.relevant(conditions, leaves), *(launch.grid or ())]
     held = (int(c) for c in w.constants(asked) if 0 < c <= _EDGE)
     beyond = sorted({1, *(n for c in held for n in (c, c + 1))})

@@ -281,6 +281,26 @@ def on_the_way(launch: Launch, event: Event) -> list[Term]:
     return list(dict.fromkeys([*launch.conditions, *conjuncts(event.guard)]))
 
 
+def contradictory(conditions: Iterable[Term]) -> bool:
+    """Whether no path leads through all of these conditions: one is another's contrary, or asks for another value, as
+    two cases of one ``switch`` do."""
+    found: set[Term] = set()
+    stack = list(conditions)
+    while stack:
+        term = stack.pop()
+        if term.op == "land":
+            stack.extend(term.args)
+        elif term.op == "select" and t.FALSE in term.args[1:]:
+            # A flag that is set on one side of a branch alone.
+            cond, one, other = term.args
+            stack.extend((cond, one) if other is t.FALSE else (t.lnot(cond), other))
+        else:
+            found.add(term)
+    cases: dict[Term, Term] = {}
+    equal = [x.args for x in found if x.op == "eq" and x.args[1].op == "const"]
+    return any(t.lnot(x) in found for x in found) or any(cases.setdefault(x, value) is not value for x, value in equal)
+
+
 def multiples(launch: Launch) -> list[int]:
     """Numbers that the host may ask a size to be a multiple of."""
     return [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE]
