@@ -21,7 +21,7 @@ _FUNCTIONS = {"+": "atomicAdd", "-": "atomicSub", "&": "atomicAnd", "|": "atomic
 
 def atomic(write: Access) -> FixDraft | None:
     """``x += v;``, ``x = x + v;`` or ``++x;`` as a call of an atomic function, where the type has one."""
-    body = edits.Body(write.fn)
+    body = edits.body_of(write.fn)
     node = body.parent(write.node)
     statement = body.statement(write.node)
     if not isinstance(statement, ir.ExprStmt) or statement.expr is not node or not body.lone(node.start, node.end):

@@ -24,7 +24,7 @@ def between(kernel: Kernel, earlier: Access, later: Access) -> FixDraft | None:
     """A barrier in front of the statement with the later access, in the block that holds both."""
     if not _plain(kernel, earlier) or not _plain(kernel, later):
         return None
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     paths = [body.path(x.node) for x in (earlier, later)]
     common = [a for a, b in zip(*paths, strict=False) if a is b]
     block = common[-1] if common else None
@@ -48,7 +48,7 @@ def round_the_loop(kernel: Kernel, loop: Loop, event: Event) -> FixDraft | None:
         return None
     if not isinstance(node, (ir.For, ir.While)) or not isinstance(node.body, ir.Block) or not node.body.body:
         return None
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     last = node.body.body[-1]
     line = body.whole_lines(last)
     if line is None or any(isinstance(x, (ir.Break, ir.Continue)) for x in edits.inner(node.body)):
@@ -64,7 +64,7 @@ def hoisted(kernel: Kernel, barrier: Barrier) -> FixDraft | None:
     """The barrier that a branch begins or ends with, before or behind it, where every thread comes by."""
     if barrier.scope != "block" or barrier.collective or not _plain(kernel, barrier):
         return None
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     statement = body.statement(barrier.node)
     block = body.parent(statement) if statement is not None else None
     test = body.parent(block) if block is not None else None

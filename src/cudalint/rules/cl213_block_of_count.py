@@ -139,7 +139,7 @@ def _clamped(launch: Launch, none: dict[Term, int] | None) -> FixDraft | None:
     loops = all(item.loop is not None for item in kernel.layout.coordinates if TID["x"] in item.ids)
     if not loops or any(a.obj.kind == "shared" for a in kernel.flow.accesses) or kernel.flow.collectives:
         return None
-    body = edits.Body(event.fn)
+    body = edits.body_of(event.fn)
     zero = [x for x, v in (none or {}).items() if v == 0]
     guard = edits.under_sizes(launch, zero) if zero else []
     if guard is None or not body.lone(block.start, block.end):

@@ -324,9 +324,9 @@ def host_name(launch: Launch, body: Body, size: Term) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def body_of(fn: Function) -> Body:
-    """The body of the function that is being looked at; its launches come one after another."""
+    """The body of the function that is being looked at; its findings and launches come one after another."""
     return Body(fn)
 
 

@@ -54,7 +54,7 @@ def guarded(kernel: Kernel, launch: Launch, access: Access) -> FixDraft | None:
     """The accesses of a kernel under tests of their coordinates, where all go by the same plain variables."""
     if launch.grid is None or access.fn is not kernel.function or access.stack or _asks(access):
         return None
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     statements = _statements(kernel, body)
     if not statements or _meets(kernel, statements):
         return None
@@ -151,7 +151,7 @@ def _statements(kernel: Kernel, body: edits.Body) -> list[Stmt]:
 
 def strict(place: Comparison) -> FixDraft | None:
     """A test without its equality."""
-    body = edits.Body(place.fn)
+    body = edits.body_of(place.fn)
     node = place.node
     at = body.operator(node) if isinstance(node, ir.Binary) and node.op in _STRICT and not place.stack else None
     if at is None or not isinstance(node, ir.Binary):
@@ -171,7 +171,7 @@ def by_axis(kernel: Kernel, plane: Plane, bound: Bound, access: Access) -> FixDr
     if place is None or found is None or access.stack or len(plane.axes) != 2 or not (fast.thread and slow.thread):
         return None
     test, positive = found
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     limit = {m: -c for m, c in bound.excess.items() if not kernels.ids_of(m)}
     if bound.inclusive:
         limit = t.add(limit, shapes.ONE)
@@ -235,7 +235,7 @@ def _lowered(
 def add_axis(kernel: Kernel, plane: Plane, access: Access, axis: Axis, launch: Launch, shown: Poly | None,
              size: Term, tested: set[str]) -> FixDraft | None:  # fmt: skip
     """The missing test of an axis in the condition that tests another."""
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     for bound in shapes.upper_bounds(access.guard):
         alone, _ = shapes.tested_axes(None, plane.axes)
         grows = [a for a, x in plane.axes.items() if any(shapes.coefficient(bound.excess, i) for i in x.ids)]
@@ -272,7 +272,7 @@ def joined(kernel: Kernel, plane: Plane, access: Access, term: Term) -> FixDraft
     if found is None or access.stack or found[0].other is not None:
         return None
     test, positive = found
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     node = test.cond
     if not isinstance(node, ir.Logical) or node.op != ("||" if positive else "&&"):
         return None
@@ -289,7 +289,7 @@ def joined(kernel: Kernel, plane: Plane, access: Access, term: Term) -> FixDraft
 
 def later(kernel: Kernel, definition: Event, var: ir.Var, using: Iterable[Access]) -> FixDraft | None:
     """The declaration of an offset below the tests of its axes."""
-    body = edits.Body(kernel.function)
+    body = edits.body_of(kernel.function)
     declared = body.declaration(var)
     block = body.parent(declared) if declared is not None else None
     if declared is None or not isinstance(block, ir.Block) or definition.fn is not kernel.function:
@@ -342,7 +342,7 @@ def swapped(kernel: Kernel, swap: Swap, place: Comparison) -> FixDraft | None:
     first, second = _limit(place, swap.other), _limit(other[0], swap.own)
     if first is None or second is None or not all(_in_place(x, swap) for x in kernel.launches):
         return None
-    body = edits.Body(place.fn)
+    body = edits.body_of(place.fn)
     changes = (
         EditDraft(place.fn.file, first.start, first.end, body.source(second)),
         EditDraft(place.fn.file, second.start, second.end, body.source(first)),

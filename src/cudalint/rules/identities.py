@@ -24,7 +24,7 @@ def identity(op: str, fn: Function, start: int, end: int, type_: Type | None, *,
     it is; a maximum that starts elsewhere may have been meant to be at least that."""
     if fn.within is not None and any(kind == "type" for _, kind in fn.within.template):
         return None  # another instance may have another type
-    body = edits.Body(fn)
+    body = edits.body_of(fn)
     node = next((x for x in body.nodes if isinstance(x, ir.Expr) and (x.start, x.end) == (start, end)), None)
     while isinstance(node, (ir.Cast, ir.Unary)):
         node = node.operand

@@ -29,7 +29,7 @@ def repair(kernel: Kernel, event: ReturnEvent) -> FixDraft | None:
     shared = [x for x in flow.accesses if x.obj.kind == "shared" and x.seq > event.seq]
     if any(x.obj is y.obj and x.scalar != y.scalar for x in shared for y in shared if y.mode != "r"):
         return None  # what nobody stores any more may be read: it would need a value of its own
-    body = edits.Body(fn)
+    body = edits.body_of(fn)
     test = body.parent(event.node)
     if isinstance(test, ir.Block):
         test = body.parent(test)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def repair(launch: Launch, short: Iterable[Short]) -> FixDraft | None:
     """Every division that leaves a launch ``short`` rounded up, and the launch under a test that there is something
     to do where only the floor kept it from being refused for its emptiness."""
-    body = edits.Body(launch.event.fn)
+    body = edits.body_of(launch.event.fn)
     changes: dict[int, EditDraft] = {}
     sizes: dict[Term, None] = {}
     for found in short:
@@ -64,7 +64,7 @@ def sized(launch: Launch, found: Short) -> FixDraft | None:
     if item.share != {(BDIM["x"],): 1} or item.pitch != shapes.ONE or item.counters:
         return None
     size = search.bare(launch.at_launch(from_poly(item.limit, I64)))
-    body = edits.Body(event.fn)
+    body = edits.body_of(event.fn)
     name = edits.host_name(launch, body, size) if size.op == "atom" else None
     if name is None or not edits.plain(block) or not body.lone(grid.start, grid.end):
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import U32, Float, Int, Ptr
 from cudalint.rules.draft import EditDraft
-from cudalint.rules.edits import Body, inner
+from cudalint.rules.edits import body_of, inner
 
 if TYPE_CHECKING:
     from cudalint.ir.nodes import Expr, Function, Node, Var
@@ -53,7 +53,7 @@ class Widening:
     """
 
     def __init__(self, fn: Function, *, parameters: bool = False) -> None:
-        self.body = Body(fn)
+        self.body = body_of(fn)
         self.parameters = parameters
         self.variables: dict[Var, None] = {}
         self._casts: dict[int, str] = {}
@@ -354,7 +354,7 @@ def widened(
 
 def holder(fn: Function, node: Node) -> Var | None:
     """The local that an expression is the value of: a declaration's, or an assignment's."""
-    body = Body(fn)
+    body = body_of(fn)
     item: Node | None = next((x for x in body.nodes if x.start == node.start and x.end == node.end), None)
     while item is not None:
         item = body.parent(item)
