@@ -1312,3 +1312,23 @@ void caller(float *x, int n) { if (n > 0) launch(x, n); }
     assert (found["code"], found["function"]) == ("CL214", "größe")
     assert found["witness"]["sizes"] == {"länge": 1}
     assert "größe is launched here" in [x["message"] for x in found["related"]]
+
+
+def test_what_is_cut_back_to_32_bits_is_not_widened(cudalint, write):
+    """The offset stays an int, and so does what its bytes are counted with: no cast of the product would help."""
+    write(
+        "back.cu",
+        """\
+#include <cstddef>
+__global__ void mark(char *x, int m, size_t rest) {
+    const int offset = blockIdx.x * 128 * m + threadIdx.x;
+    const int byte = offset * sizeof(int) + 1;
+    if (byte % m >= rest) x[offset] = 1;
+}
+void run(char *x, size_t n, int m, size_t rest) {
+    if (n == 0 || m <= 0) return;
+    mark<<<n / 128 + (n % 128 != 0), 128>>>(x, m, rest);
+}
+""",
+    )
+    assert cudalint.json("--select", "CL102", "back.cu") == []

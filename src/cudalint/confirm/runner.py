@@ -107,13 +107,23 @@ class Proof(NamedTuple):
     """The run that a confirmed verdict is about."""
 
 
-def _tail(grid: Triple, block: Triple, sizes: Iterable[int]) -> list[int]:
-    """The linear numbers of the first and the last blocks, of those at the end of the first row, and of those that
-    come to the last element in a loop over the grid."""
+def _foretold(bench: Bench, grid: Triple) -> list[int]:
+    """The linear number of the block that the rule names, in the grid that it speaks of."""
+    witness = bench.witness
+    if witness is None or witness.thread is None or witness.grid != grid:
+        return []
+    x, y, z = witness.thread[0]
+    return [x + grid[0] * (y + grid[1] * z)]
+
+
+def _tail(grid: Triple, block: Triple, sizes: Iterable[int], foretold: Iterable[int]) -> list[int]:
+    """The linear numbers of the first and the last blocks, of those at the end of the first row, of those that come to
+    the last element in a loop over the grid, and those ``foretold``."""
     gx, gy, gz = grid
     total = gx * gy * gz
     turns = {(n - 1) // block[0] % gx for n in sizes if n > 0 and total > 0 and block[0] > 0}
-    found = {0, 1, *turns, gx - 1, gx, total - gx, total - 2, total - 1, *(total - 1 - i for i in range(_ENDS))}
+    ends = (total - 1 - i for i in range(_ENDS))
+    found = {0, 1, *turns, *foretold, gx - 1, gx, total - gx, *ends}
     return sorted(b for b in found if 0 <= b < total)
 
 
@@ -158,7 +168,7 @@ def _run(bench: Bench, plan: Plan, trial: Trial, setup: Setup, until: float | No
     threads = total * max(1, block[0] * block[1] * block[2])
     large = threads > _SMALL or max(trial.sizes.values(), default=0) > _SMALL
     if (blocks == "all" and threads > _WHOLE) or (blocks == "tail" and large):
-        blocks = _tail(grid, block, trial.sizes.values())
+        blocks = _tail(grid, block, trial.sizes.values(), _foretold(bench, grid))
     elif blocks == "tail":
         blocks = "all"
     elif blocks != "all":
