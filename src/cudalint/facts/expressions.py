@@ -671,6 +671,14 @@ class Expressions(Places):
         changed = [v for v in self.env if v.kind == "field" and v not in members and v not in aliased]
         fields = {v.name: self.env.pop(v) for v in changed}
         if fields and isinstance(receiver, Record) and node.receiver is not None:
+            types = receiver.type.fields or {} if isinstance(receiver.type, Struct) else {}
+            for name, value in fields.items():
+                type_ = types.get(name) or value.type if isinstance(value, Term) else None
+                if isinstance(value, Term) and type_ is not None:
+                    # What a function that nobody sees decided (`if (fgets(…)) rows = …`) is a number of its own.
+                    own = any(_is_answer(x) for x in t.leaves(value))
+                    fresh = self.fresh(receiver.kind, f"{receiver.name}.{name}", type_, level=receiver.level)
+                    fields[name] = fresh if own else t.convert(value, number(type_))
             whole = Record(receiver.name, receiver.type, {**receiver.fields, **fields}, receiver.level, receiver.kind)
             place = self.place_again(node.receiver)
             if place is not None and place[0] == "var":
@@ -685,6 +693,12 @@ class Expressions(Places):
         for each, mark in zip(events, marks):
             del each[mark:]
         return place
+
+
+def _is_answer(leaf: Term) -> bool:
+    """Whether a value is what a function that cannot be seen made of its arguments."""
+    asked = leaf.data.data
+    return leaf.data.kind == "call" and isinstance(asked, ir.Call) and bool(asked.args) and leaf.data.name[-1:] == ")"
 
 
 def bind_template(
