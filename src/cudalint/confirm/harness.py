@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudalint.contracts.block import shape, tiled
-from cudalint.facts import kernels, search, shapes, tiles
+from cudalint.facts import concrete, kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import Pointer, Record, conjuncts
@@ -511,6 +511,8 @@ class Harness:
             return 0
         if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
             return self.constant
+        if any(x.data.data is obj for x in concrete.read_ends(self.flow)):
+            return max(4 * case.block[0], 2 * case.grid[0])  # several passes, by threads or by blocks
         if isinstance(element, Int) and obj.name in self._loaded:
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:

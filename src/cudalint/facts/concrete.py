@@ -50,7 +50,7 @@ class Launched(NamedTuple):
 def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
     """For each visible launch (for the kernel by itself where there is none) the same launch with several sizes."""
     leaves = sorted({x for term in terms for x in t.leaves(term)}, key=lambda x: x.key)
-    ends = _read_ends(kernel.flow)
+    ends = read_ends(kernel.flow)
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
     for launch in shown[:_MOST]:
         width = launch.known_block("x") or launch.config.block_size
@@ -114,7 +114,7 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free)
 
 
-def _read_ends(flow: Flow) -> list[Term]:
+def read_ends(flow: Flow) -> list[Term]:
     """Where loops end by what a kernel is given in memory, one number for a whole block: sizes like its parameters."""
     written = {x.obj for x in flow.accesses if x.mode != "r"}
     leaves = {x for loop in flow.loops for term in loop.control for x in t.leaves(term)}
