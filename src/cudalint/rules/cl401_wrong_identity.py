@@ -225,6 +225,14 @@ def _is_place(cond: Term) -> bool:
     return "tid" in kinds and "load" not in kinds
 
 
+def _is_element(leaf: Term) -> bool:
+    """Whether each thread, or each pass of a loop, loads a value of its own."""
+    places = (support.over_passes(x) for x in leaf.data.inputs)
+    return not ids_of([leaf]).isdisjoint(TID.values()) or any(
+        x.data.kind == "count" for place in places for x in t.leaves(place)
+    )
+
+
 def _asks_data(cond: Term, own: Term) -> bool:
     """Whether a test looks at what is taken in or at what is gathered."""
     return any(x is own or x.data.kind in ("load", "call") for x in t.leaves(cond))
@@ -289,7 +297,7 @@ class _Made:
             self.open.difference_update(stored)
             return made
         signed = info.kind == "load" and (isinstance(leaf.type, Float) or info.lo < 0)
-        if not signed or ids_of([leaf]).isdisjoint(TID.values()):
+        if not signed or not _is_element(leaf):
             return 1
         self.elements = True
         return self.inputs
