@@ -18,7 +18,7 @@ from cudalint.lazy import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cudalint.facts.events import Access, Flow, Loop, Obj
+    from cudalint.facts.events import Access, Collective, Flow, Loop, Obj
     from cudalint.facts.terms import Poly, Term
 
 Triple = tuple[int, int, int]
@@ -74,11 +74,18 @@ def shape(flow: Flow) -> Shape:
             least[at] = min(most[at], max([1, *(2 * x for x in ahead if x is not None)]))
         slots = max((tile.slots for tile in whole_tiles(flow) if tile.axis == axis), default=1)
         least[at] = max(least[at], min(slots, most[at]))
-    groups = [x.lanes or _WARP for x in flow.collectives if x.reads]
+    groups = [_together(x) for x in flow.collectives if x.reads]
     return Shape(
         (least[0], least[1], least[2]), (most[0], most[1], most[2]), (multiple[0], multiple[1], multiple[2]),
         (power[0], power[1], power[2]), max(groups, default=1),
     )  # fmt: skip
+
+
+def _together(collective: Collective) -> int:
+    """The lanes that exchange values with each other: a shuffle's segment, or its warp or tile."""
+    width = collective.width
+    segment = width.data if width is not None and width.op == "const" and width.data > 0 else _WARP
+    return min(segment, collective.lanes or _WARP)
 
 
 def _shared(flow: Flow) -> Iterator[Access]:

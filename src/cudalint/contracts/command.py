@@ -125,7 +125,7 @@ def _text(found: Iterable[Contract], report: Report) -> Iterator[str]:
         for each in contract.requires:
             yield f"  requires {each.text}" + (" (stated)\n" if each.source == "stated" else "\n")
         if not contract.requires:
-            yield "  requires nothing\n"
+            yield "  no requirement is seen\n"
         for span, all_kept, *_ in contract.launches:
             file = "" if span.file == contract.span.file else f"{report.relative(span.file)}, "
             if span.cell is not None and contract.span.cell is not None and span.cell[0] != contract.span.cell[0]:

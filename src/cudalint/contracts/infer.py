@@ -73,7 +73,8 @@ def _cover(kernel: Kernel) -> Iterator[Requirement]:
     for axis in _AXES:
         for group in kernel.layout.groups(axis):
             own = [each for each in group if each.loop is None]
-            if axis != group[0].axes[0] or any(each.loop is not None and not _after(each, own) for each in group):
+            rest = [each for each in group if each.loop is not None and _ahead(each)]
+            if not own or axis != group[0].axes[0] or not all(_after(each, own) for each in rest):
                 continue
             reached = _reached(own)
             if reached is None:
@@ -101,8 +102,8 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
     """The sizes that the coordinates of one kind are tested against: of two a constant apart (a neighbour's test), the
     plain one; tests from below left out."""
     found: list[Poly] = []
-    ahead = [x for x in group if min([*x.share.values(), *x.pitch.values()], default=0) > 0 and not _walks(x)]
-    for limit in (each.limit for each in ahead):
+    ahead = [x for x in group if _ahead(x) and not _walks(x)]
+    for limit in map(_meant, ahead):
         if t.constant(limit) is not None:
             continue
         near = [other for other in found if t.constant(t.add(limit, other, -1)) is not None]
@@ -111,6 +112,17 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
         elif abs(limit.get((), 0)) < abs(near[0].get((), 0)):
             found[found.index(near[0])] = limit
     return found
+
+
+def _ahead(item: Coordinate) -> bool:
+    """Whether the coordinate grows with the threads: `j <= i` bounds another one by a thread's own."""
+    return min([*item.share.values(), *item.pitch.values()], default=0) > 0
+
+
+def _meant(item: Coordinate) -> Poly:
+    """The size that the test leaves to the grid at the least: of `i <= n`, n, as the last may be a slip."""
+    slip = item.inclusive and item.term.op == "le"
+    return t.add(item.limit, {(): 1}, -1) if slip else item.limit
 
 
 def _after(item: Coordinate, own: list[Coordinate]) -> bool:
@@ -289,8 +301,16 @@ def _limits(kernel: Kernel) -> Iterator[Requirement]:
                 step = _product(GDIM[item.axes], BDIM[item.axes])
                 condition = t.compare("<=", t.binary("add", limit, step, I64), _number(most))
                 yield _inferred("limit", condition, f"{_shown(size)} <= {most} - {t.show(step)}")
-            elif item.loop is None and () not in size and t.bounds(limit, {})[1] > most:
+            elif item.loop is None and () not in size and t.bounds(limit, {})[1] > (most := min(most, _most(item))):
                 yield _inferred("limit", t.compare("<=", limit, _number(most)), f"{_shown(size)} <= {most}")
+
+
+def _most(item: Coordinate) -> int:
+    """The largest size that the type can have in which the kernel computes it."""
+    size = next((x for x in item.term.args if item.ids.isdisjoint(t.leaves(x))), None)
+    while size is not None and size.op == "cast":
+        size = size.args[0]
+    return size.type.hi if size is not None and isinstance(size.type, Int) else I64.hi
 
 
 def _index_type(item: Coordinate) -> Int | None:

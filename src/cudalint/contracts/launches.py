@@ -67,16 +67,22 @@ def _kept(requirement: Requirement, condition: Term, launch: Launch) -> Kept:
     leaves = search.ordered([at_host], [*launch.grid, *launch.block])
     parts = (*launch.grid, *launch.block)
     tries = search.edges(launch, [at_host, *parts])
+    passed = [launch.mapping[leaf] for leaf in t.leaves(condition) if leaf in launch.mapping]
 
     def broken(env: w.Assignment) -> bool:
         dims = [int(t.evaluate(x, env)) for x in parts]
         block = dims[3:]
-        return min(block) > 0 and block[0] * block[1] * block[2] <= 1024 and not t.evaluate(at_host, env, exact=False)
+        if min(block) <= 0 or block[0] * block[1] * block[2] > 1024 or t.evaluate(at_host, env, exact=False):
+            return False
+        # Where the host's own arithmetic wraps, the kernel is not asked for that size.
+        return all(t.evaluate(x, env) == t.evaluate(x, env, exact=False) for x in passed)
 
     if requirement.kind == "limit":
         env = _largest_sizes(broken, leaves, launch)
     else:
-        env = search.smallest(broken, leaves, launch, tries, block_leaves=search.leaves_of(launch.block))
+        # What is asked of the block is broken by the sides that a search for sizes leaves out.
+        usual_sides = () if requirement.kind == "block" else search.leaves_of(launch.block)
+        env = search.smallest(broken, leaves, launch, tries, block_leaves=usual_sides)
     if env is None:
         # What has no value at an ordinary size (a division by 0) was not looked at.
         usual = search.all_at(leaves, _USUAL)

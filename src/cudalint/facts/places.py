@@ -308,29 +308,26 @@ class Places(Contents):
         if isinstance(element, Array):
             inner: Type = element
             unit: int | None = 1
-            extent = self.extent(element)
             while isinstance(inner, Array):
                 d = self.extent(inner)
                 unit = None if unit is None or d is None else unit * d
                 inner = inner.element
             size = inner.size
             piece = (index, None if unit is None or size is None else unit * size)
-            outer = base.obj.var.type if base.obj.var is not None else None
-            first = self.extent(outer) if not base.dims and isinstance(outer, Array) else extent
-            return Pointer(base.obj, element.element, (*base.pieces, piece), (*base.dims, (index, first)))
+            dims = (*base.dims, (index, self._next_extent(base)))
+            return Pointer(base.obj, element.element, (*base.pieces, piece), dims)
         if index.op == "const" and index.data == 0 and node is None:
             return base
         size = element.size if element is not None else None
-        last: int | None = None
-        outer = base.obj.var.type if base.obj.var is not None else None
-        if not base.dims and isinstance(outer, Array):
-            last = self.extent(outer)
-        elif base.dims and isinstance(outer, Array):
-            inner = outer
-            for _ in base.dims:
-                inner = inner.element if isinstance(inner, Array) else inner
-            last = self.extent(inner) if isinstance(inner, Array) else None
-        return Pointer(base.obj, element, (*base.pieces, (index, size)), (*base.dims, (index, last)))
+        dims = (*base.dims, (index, self._next_extent(base)))
+        return Pointer(base.obj, element, (*base.pieces, (index, size)), dims)
+
+    def _next_extent(self, base: Pointer) -> int | None:
+        """The extent of the dimension of the declared array that the next index is for; None where it is no such."""
+        inner: Type | None = base.obj.var.type if base.obj.var is not None else None
+        for _ in base.dims:
+            inner = inner.element if isinstance(inner, Array) else None
+        return self.extent(inner) if isinstance(inner, Array) else None
 
     def access(self, pointer: Pointer, node: ir.Expr, mode: str, value: Term | None = None) -> Access:
         event: Access = self.event(Access, node)
