@@ -103,8 +103,10 @@ def _sizes(group: list[Coordinate]) -> list[Poly]:
     plain one; tests from below left out."""
     found: list[Poly] = []
     ahead = [x for x in group if _ahead(x) and not _walks(x)]
-    for limit in map(_meant, ahead):
-        if t.constant(limit) is not None:
+    for item in ahead:
+        limit = _meant(item)
+        # A thread's number in its block that is tested against a constant is one of those that do a part of the work.
+        if t.constant(limit) is not None and not item.is_global:
             continue
         near = [other for other in found if t.constant(t.add(limit, other, -1)) is not None]
         if not near:
@@ -179,17 +181,17 @@ def _times(dimension: Term, share: Poly) -> Poly | None:
 
 
 def _untested(kernel: Kernel) -> Iterator[Requirement]:
-    """Where each thread of the grid comes to an element of its own and nothing tests whether there is one, memory must
-    have room for all of them; where it writes them, they are to be all of its elements."""
+    """Where each thread of the grid, or each block, comes to an element of its own and nothing tests whether there is
+    one, memory must have room for all of them; where threads write them, they are to be all of its elements."""
     reached: dict[Obj, tuple[Poly, bool]] = {}
     for access in kernel.flow.accesses:
-        came = _comes_to(access) if access.obj.kind == "global" else None
+        came, by_thread = (_comes_to(access) if access.obj.kind == "global" else None) or (None, False)
         if came is None:
             continue
         before, wrote = reached.get(access.obj, (came, False))
         further = t.constant(t.add(came, before, -1))
         if further is not None:
-            reached[access.obj] = (came if further > 0 else before, wrote or access.mode != "r")
+            reached[access.obj] = (came if further > 0 else before, wrote or (by_thread and access.mode != "r"))
     for obj, (came, wrote) in reached.items():
         elements = elements_of(obj)
         text = f"{_shown(came)} {{}} {elements.data.name}"
@@ -198,22 +200,37 @@ def _untested(kernel: Kernel) -> Iterator[Requirement]:
             yield _inferred("cover", t.compare(">=", from_poly(came, I64), elements), text.format(">="))
 
 
-def _comes_to(access: Access) -> Poly | None:
-    """The number of elements that the threads of the grid come to in an access by a global index that no test on the
-    way asks about; None of any other."""
+def _comes_to(access: Access) -> tuple[Poly, bool] | None:
+    """The number of elements that the grid comes to in an access that each thread, or some thread of each block, makes
+    by its own global index on each axis and no test on the way asks about, and whether each thread has its own; None
+    of any other."""
     p = expand(access.scalar or {})
     if any(x.op != "atom" or x.data.kind not in ("tid", "bid", "bdim", "param") for x in t.atoms_of(p)):
         return None
-    axes = [x for x in shapes.axes(p).values() if x.is_global and x.block is not None and shapes.is_block(x.block)]
+    axes = list(shapes.axes(p).values())
     ids = kernels.ids_of(t.atoms_of(p))
-    if len(axes) != 1 or ids != axes[0].ids or not ids.isdisjoint(kernels.ids_of(conjuncts(access.guard))):
+    if not axes or ids != {x for axis in axes for x in axis.ids} or not _is_made(access, ids):
         return None
-    share = t.multiply(axes[0].scale, axes[0].block or {})
-    whole = _times(GDIM[axes[0].grid], share) if share is not None else None
-    if whole is None:
-        return None
-    rest = t.add(shapes.without(p, ids), axes[0].scale, -1)
-    return t.add(t.add(whole, rest), {(): access.width})
+    came = t.add(shapes.without(p, ids), {(): access.width})
+    for axis in axes:
+        if axis.thread and (axis.block is None or not shapes.is_block(axis.block)):
+            return None
+        share = t.multiply(axis.scale, axis.block) if axis.block is not None else axis.scale
+        whole = _times(GDIM[axis.grid], share) if share is not None and min(share.values()) > 0 else None
+        if whole is None:
+            return None
+        came = t.add(t.add(came, whole), axis.scale, -1)
+    return came, all(axis.thread for axis in axes)
+
+
+def _is_made(access: Access, ids: set[Term]) -> bool:
+    """Whether some thread of each block makes the access, at any sizes: tests on the way ask for other launch ids only
+    (`if (threadIdx.x == 0)`)."""
+    return all(
+        x not in ids and x.data.kind in ("tid", "bid", "bdim")
+        for test in conjuncts(access.guard)
+        for x in t.leaves(test)
+    )
 
 
 def elements_of(obj: Obj) -> Term:
@@ -296,6 +313,8 @@ def _limits(kernel: Kernel) -> Iterator[Requirement]:
         if type_ is None or not item.is_global:
             continue
         for size in _sizes([item]):
+            if t.constant(size) is not None:
+                continue
             limit, most = from_poly(size, I64), type_.hi + 1
             if item.strides_grid:
                 step = _product(GDIM[item.axes], BDIM[item.axes])

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _USUAL = 1000
 _LAUNCHED = frozenset({"bdim", "gdim"})
+_SIDES = frozenset({33, 48, 96, 1024})
+"""Sides of a block that are no power of two, no whole warps, or as long as there are."""
 
 
 class Kept(NamedTuple):
@@ -67,12 +69,19 @@ def _kept(requirement: Requirement, condition: Term, launch: Launch) -> Kept:
     leaves = search.ordered([at_host], [*launch.grid, *launch.block])
     parts = (*launch.grid, *launch.block)
     tries = search.edges(launch, [at_host, *parts])
+    if requirement.kind == "block":
+        tries |= _SIDES
     passed = [launch.mapping[leaf] for leaf in t.leaves(condition) if leaf in launch.mapping]
+    tried = False
 
     def broken(env: w.Assignment) -> bool:
+        nonlocal tried
         dims = [int(t.evaluate(x, env)) for x in parts]
         block = dims[3:]
-        if min(block) <= 0 or block[0] * block[1] * block[2] > 1024 or t.evaluate(at_host, env, exact=False):
+        if min(block) <= 0 or block[0] * block[1] * block[2] > 1024:
+            return False
+        tried = True
+        if t.evaluate(at_host, env, exact=False):
             return False
         # Where the host's own arithmetic wraps, the kernel is not asked for that size.
         return all(t.evaluate(x, env) == t.evaluate(x, env, exact=False) for x in passed)
@@ -86,7 +95,7 @@ def _kept(requirement: Requirement, condition: Term, launch: Launch) -> Kept:
     if env is None:
         # What has no value at an ordinary size (a division by 0) was not looked at.
         usual = search.all_at(leaves, _USUAL)
-        return Kept(requirement, True if _value(at_host, usual) is not None else None)
+        return Kept(requirement, True if tried and _value(at_host, usual) is not None else None)
     if _left_to_callers(launch, condition):
         return Kept(requirement, None)
     return Kept(requirement, False, search.sizes_of(env))
