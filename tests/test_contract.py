@@ -89,7 +89,29 @@ def test_the_text_says_the_same_and_the_exit_code_tells(cudalint, write):
          ["blockDim.x >= 48", "blockDim.x <= 64"]),
         ("__shared__ float s[64]; s[threadIdx.x] = n; __syncthreads(); for (int k = 0; k < 64 && k < n; ++k) x[k] = s[k];",
          ["blockDim.x <= 64"]),
-        ("cooperative_groups::this_grid().sync(); x[0] = n;", ["a cooperative launch"]),
+        ("cooperative_groups::this_grid().sync(); if (n > 3) x[blockIdx.x] = n;", ["a cooperative launch"]),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n * n) x[i] = 0;",
+         ["gridDim.x * blockDim.x >= n * n", "n * n <= 2147483647"]),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i <= n) x[i] = 0;", ["gridDim.x * blockDim.x >= n"]),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 5000) x[i] = 0;", ["gridDim.x * blockDim.x >= 5000"]),
+        ("int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; for (int j = i; j < n; ++j)"
+         " for (int k = 0; k <= j; ++k) x[j] += x[k];", ["gridDim.x * blockDim.x >= n"]),
+        ("int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y; x[r * n + c] = 0;",
+         [f"gridDim.x * blockDim.x + gridDim.y * blockDim.y * n - n {sign} elements of x" for sign in ("<=", ">=")]),
+        ("x[n + blockIdx.x * blockDim.x + threadIdx.x] = 0;", ["n + gridDim.x * blockDim.x <= elements of x"]),
+        ("if (threadIdx.x == 0) x[blockIdx.x] = n;", ["gridDim.x <= elements of x"]),
+        ("if (n > 3) x[blockIdx.x] = n;", []),
+        ("x[0] += n;", ["gridDim.x * blockDim.x == 1"]),
+        ("atomicAdd(x, 1.0f);", []),
+        ("__shared__ int s[48]; if (threadIdx.x < 48) s[threadIdx.x] = 0; __syncthreads(); atomicAdd(&s[n], 1);",
+         ["blockDim.x >= 48"]),
+        ("for (int i = threadIdx.x; i < n; i += 96) x[i] = n;", ["blockDim.x == 96"]),
+        ("if (threadIdx.x < 32) for (int i = threadIdx.x; i < n; i += 32) x[i] = n;", []),
+        ("__shared__ float s[4][32][8]; s[0][threadIdx.z][threadIdx.y] = n; __syncthreads(); atomicAdd(x, s[0][n][n]);",
+         ["blockDim.y <= 8", "blockDim.z <= 32"]),
+        ("atomicAdd(x, __shfl_xor_sync(~0u, x[n], 1, 8));", ["blockDim.x % 8 == 0"]),
+        ("extern __shared__ float s[]; s[threadIdx.y * blockDim.x + threadIdx.x] = n; __syncthreads(); atomicAdd(x, s[n]);",
+         ["4 * blockDim.y * blockDim.x bytes of dynamic shared memory"]),
     ],
 )  # fmt: skip
 def test_what_is_inferred(cudalint, write, body, needs):
@@ -247,3 +269,79 @@ def test_what_is_stated_of_a_size_alone_is_for_the_host_to_make_sure_of(cudalint
     launches = contract(cudalint, f"{text}void run(float *x, int n) {{\n{body}}}\n", write)["launches"]
     sides = [next(side for side in ("holds", "broken", "unknown") if "n <= 1000" in each[side]) for each in launches]
     assert sides == ["unknown", "holds", "broken", "broken", "unknown", "holds", "broken"]
+
+
+def test_a_tree_of_a_given_extent_needs_that_to_be_a_power_of_two(cudalint, write):
+    text = """\
+__global__ void sum(const float *x, float *out, int width) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    for (int k = width / 2; k > 0; k /= 2) {
+        __syncthreads();
+        if (threadIdx.x < k) s[threadIdx.x] += s[threadIdx.x + k];
+    }
+    if (threadIdx.x == 0) out[blockIdx.x] = s[0];
+}
+void run(const float *x, float *out) { sum<<<1, 96, 96 * sizeof(float)>>>(x, out, 96); }
+"""
+    found = contract(cudalint, text, write)
+    assert "width is a power of two" in requires(found)
+    assert found["launches"][0]["broken"] == ["width is a power of two"]
+
+
+def test_the_bytes_of_dynamic_shared_memory_are_compared(cudalint, write):
+    text = """\
+__global__ void turn(float *x) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}
+void run(float *x, int threads) {
+    turn<<<1, 128, 512>>>(x);
+    turn<<<1, 128, 128>>>(x);
+    turn<<<1, 128>>>(x);
+    turn<<<1, threads, threads * sizeof(float)>>>(x);
+}
+"""
+    found = contract(cudalint, text, write)
+    assert requires(found) == ["4 * blockDim.x bytes of dynamic shared memory"]
+    sides = [next(side for side in ("holds", "broken", "unknown") if each[side]) for each in found["launches"]]
+    assert sides == ["holds", "broken", "broken", "holds"]
+
+
+def test_a_size_that_wraps_at_the_host_is_not_what_the_kernel_is_asked_for(cudalint, write):
+    text = """\
+__global__ void fill(int count, float *x) {
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += blockDim.x * gridDim.x) x[i] = 0;
+}
+void run(float *x, int w, int h) {
+    if (w <= 0 || h <= 0) return;
+    int count = w * h;
+    if (count > 0) fill<<<min(65535, count / 1024 + 1), 1024>>>(count, x);
+}
+"""
+    (launch,) = contract(cudalint, text, write)["launches"]
+    assert launch["holds"] == ["count <= 4294967296 - gridDim.x * blockDim.x"]
+
+
+def test_a_block_that_a_caller_chooses_is_not_known_to_be_whole_warps(cudalint, write):
+    text = """\
+__global__ void sums(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = i < n ? x[i] : 0;
+    for (int k = 16; k > 0; k /= 2) v += __shfl_down_sync(0xffffffffu, v, k);
+    if (threadIdx.x % 32 == 0) atomicAdd(out, v);
+}
+void run(const float *x, float *out, int n, int threads) {
+    sums<<<(n + threads - 1) / threads, threads>>>(x, out, n);
+    int blocks = (n + threads - 1) / threads;
+    sums<<<1, threads>>>(out, out, blocks);
+}
+void main() {
+    int sides[] = {32, 96, 256};
+    for (int k = 0; k < 3; ++k) run(nullptr, nullptr, 1000, sides[k]);
+}
+"""
+    found = contract(cudalint, text, write)
+    assert ["blockDim.x % 32 == 0" in each["unknown"] for each in found["launches"]] == [True, True]

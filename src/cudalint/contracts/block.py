@@ -59,7 +59,8 @@ class Shape(NamedTuple):
 def shape(flow: Flow) -> Shape:
     """What the kernel of ``flow`` needs."""
     least, most, multiple = [1, 1, 1], list(_LIMITS), [1, 1, 1]
-    power = [bool(_folded(flow) & {TID[a], BDIM[a]}) for a in "xyz"]
+    tree = folded(flow)
+    power = [BDIM[a] in tree for a in "xyz"]
     for access in flow.accesses:
         if access.obj.kind == "shared":
             _room(access, most)
@@ -67,13 +68,15 @@ def shape(flow: Flow) -> Shape:
         _parts(term, multiple)
     for at, axis in enumerate("xyz"):
         extents = {x for a in flow.accesses if a.scalar for x in _tiles(expand(a.scalar), axis)}
+        extents |= {x for loop in flow.loops for x in _steps(flow, loop, axis)}
         if len(extents) == 1 and 0 < min(extents) <= most[at]:
             least[at] = most[at] = extents.pop()
         elif power[at]:
             ahead = (t.constant(t.add(a.scalar, {(TID[axis],): 1}, -1)) for a in _shared(flow) if a.scalar)
             least[at] = min(most[at], max([1, *(2 * x for x in ahead if x is not None)]))
-        slots = max((tile.slots for tile in whole_tiles(flow) if tile.axis == axis), default=1)
-        least[at] = max(least[at], min(slots, most[at]))
+        slots = [tile.slots for tile in whole_tiles(flow) if tile.axis == axis]
+        slots += [x for x in (_filled(a, axis) for a in _shared(flow)) if x <= most[at]]
+        least[at] = max(least[at], min(max(slots, default=1), most[at]))
     groups = [_together(x) for x in flow.collectives if x.reads]
     return Shape(
         (least[0], least[1], least[2]), (most[0], most[1], most[2]), (multiple[0], multiple[1], multiple[2]),
@@ -92,8 +95,9 @@ def _shared(flow: Flow) -> Iterator[Access]:
     return (a for a in flow.accesses if a.obj.kind == "shared")
 
 
-def _folded(flow: Flow) -> set[Term]:
-    """What the extents of trees are made of: distances in shared memory that loops halve, or double up to them."""
+def folded(flow: Flow) -> set[Term]:
+    """The block's extents and the kernel's parameters that the extents of trees are made of: distances in shared
+    memory that loops halve, or double up to them."""
     found: set[Term] = set()
     for loop in flow.loops:
         for item in loop.inductions.values():
@@ -104,7 +108,36 @@ def _folded(flow: Flow) -> set[Term]:
                 found |= t.leaves(item.init)
             elif by == "doubled" and loop.cond is not None:
                 found |= t.leaves(loop.cond)
-    return found & set(BDIM.values())
+    return found & {*BDIM.values(), *flow.params.values()}
+
+
+def _steps(flow: Flow, loop: Loop, axis: str) -> Iterator[int]:
+    """The extent of a block that a constant written in its place means: a loop goes over data from each thread's own
+    element on in steps of it. Where only some threads come to the loop, they alone have to be so many."""
+    asked = {x for guard in chain(loop.guard) for x in t.leaves(guard.term)}
+    touched = any(loop.first <= a.seq <= loop.last for a in flow.accesses)
+    if not touched or not asked.isdisjoint(TID.values()):
+        return
+    for item in loop.inductions.values():
+        if item.init is None or item.step is None or item.limit is None:
+            continue
+        first, step = expand(t.poly(item.init)), t.constant(t.poly(item.step))
+        ids = kernels.ids_of(t.atoms_of(first))
+        if ids == {TID[axis]} and shapes.coefficient(first, TID[axis]) == {(): 1} and step is not None and step > 1:
+            yield step
+
+
+def _filled(access: Access, axis: str) -> int:
+    """The slots of an array of which each thread stores its own, where the only test is whether it has one; 1 of any
+    other."""
+    tests = list(conjuncts(access.guard))
+    bounds = [x for x in shapes.upper_bounds(access.guard) if x.left == {(TID[axis],): 1}]
+    if access.mode != "w" or len(access.dims) != 1 or len(tests) != 1 or len(bounds) != 1:
+        return 1
+    (index, extent), limit = access.dims[0], t.constant(bounds[0].limit)
+    if _own_slot(index) != axis or limit is None or extent != limit + bounds[0].inclusive:
+        return 1
+    return extent
 
 
 def _distance(flow: Flow, loop: Loop, counter: Term) -> bool:
@@ -266,4 +299,4 @@ def tiled(p: Poly, axis: shapes.Axis) -> Iterator[tuple[Term, int]]:
                 yield item, step
 
 
-__all__ = ["Shape", "Tile", "shape", "tiled", "whole_tiles"]
+__all__ = ["Shape", "Tile", "folded", "shape", "tiled", "whole_tiles"]

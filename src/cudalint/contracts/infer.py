@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cudalint.contracts.block import shape
+from cudalint.contracts.block import folded, shape
 from cudalint.facts import asked, kernels, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Poly, Term
 
-Kind = Literal["cover", "room", "block", "grid", "limit", "cooperative", "stated"]
+Kind = Literal["cover", "room", "block", "shared", "grid", "limit", "cooperative", "stated"]
 _AXES = "xyz"
 _SIDES = {"x": 1024, "y": 1024, "z": 64}
+DYNAMIC = t.atom(Atom("dynamic", "bytes of dynamic shared memory", 0, t.INF), I64)
+"""What the launch has asked for as its third argument."""
 
 
 class Requirement(NamedTuple):
@@ -43,10 +45,11 @@ class Requirement(NamedTuple):
 
 
 def requirements(kernel: Kernel) -> list[Requirement]:
-    """What the kernel needs: that its elements have threads and its threads elements, the block it was written for, a
-    single block, sizes at which no index wraps, a cooperative launch, and what it states itself."""
-    found = [*_cover(kernel), *_untested(kernel), *_block(kernel), *_single(kernel), *_limits(kernel)]
-    found += [*_cooperative(kernel), *_stated(kernel)]
+    """What the kernel needs: that its elements have threads and its threads elements, the block it was written for and
+    shared memory for it, a single block, sizes at which no index wraps, a cooperative launch, and what it states
+    itself."""
+    found = [*_cover(kernel), *_untested(kernel), *_block(kernel), *_shared(kernel), *_single(kernel)]
+    found += [*_limits(kernel), *_cooperative(kernel), *_stated(kernel)]
     return list({each.text: each for each in reversed(found)}.values())[::-1]
 
 
@@ -182,7 +185,8 @@ def _times(dimension: Term, share: Poly) -> Poly | None:
 
 def _untested(kernel: Kernel) -> Iterator[Requirement]:
     """Where each thread of the grid, or each block, comes to an element of its own and nothing tests whether there is
-    one, memory must have room for all of them; where threads write them, they are to be all of its elements."""
+    one, memory must have room for all of them; where threads write them from the first on, they are to be all of its
+    elements."""
     reached: dict[Obj, tuple[Poly, bool]] = {}
     for access in kernel.flow.accesses:
         came, by_thread = (_comes_to(access) if access.obj.kind == "global" else None) or (None, False)
@@ -197,13 +201,15 @@ def _untested(kernel: Kernel) -> Iterator[Requirement]:
         text = f"{_shown(came)} {{}} {elements.data.name}"
         yield _inferred("room", t.compare("<=", from_poly(came, I64), elements), text.format("<="))
         if wrote and () not in came:
-            yield _inferred("cover", t.compare(">=", from_poly(came, I64), elements), text.format(">="))
+            # A grid of no blocks does for no elements.
+            whole = t.lor(t.compare(">=", from_poly(came, I64), elements), t.compare("<=", elements, _number(0)))
+            yield _inferred("cover", whole, text.format(">="))
 
 
 def _comes_to(access: Access) -> tuple[Poly, bool] | None:
-    """The number of elements that the grid comes to in an access that each thread, or some thread of each block, makes
-    by its own global index on each axis and no test on the way asks about, and whether each thread has its own; None
-    of any other."""
+    """The number of elements that the grid (of shared memory: the block) comes to in an access that each thread, or
+    some thread of each block, makes by its own index on each axis and no test on the way asks about, and whether each
+    thread of the grid has its own from the first on; None of any other."""
     p = expand(access.scalar or {})
     if any(x.op != "atom" or x.data.kind not in ("tid", "bid", "bdim", "param") for x in t.atoms_of(p)):
         return None
@@ -211,16 +217,20 @@ def _comes_to(access: Access) -> tuple[Poly, bool] | None:
     ids = kernels.ids_of(t.atoms_of(p))
     if not axes or ids != {x for axis in axes for x in axis.ids} or not _is_made(access, ids):
         return None
-    came = t.add(shapes.without(p, ids), {(): access.width})
+    first = shapes.without(p, ids)
+    came = t.add(first, {(): access.width})
     for axis in axes:
-        if axis.thread and (axis.block is None or not shapes.is_block(axis.block)):
+        if (access.obj.kind == "shared") is bool(axis.grid):
+            return None
+        if axis.block is not None and not shapes.is_block(axis.block):
             return None
         share = t.multiply(axis.scale, axis.block) if axis.block is not None else axis.scale
-        whole = _times(GDIM[axis.grid], share) if share is not None and min(share.values()) > 0 else None
+        dimension = GDIM[axis.grid] if axis.grid else BDIM[axis.name]
+        whole = _times(dimension, share) if share is not None and min(share.values()) > 0 else None
         if whole is None:
             return None
         came = t.add(t.add(came, whole), axis.scale, -1)
-    return came, all(axis.thread for axis in axes)
+    return came, not first and all(axis.thread for axis in axes)
 
 
 def _is_made(access: Access, ids: set[Term]) -> bool:
@@ -231,6 +241,25 @@ def _is_made(access: Access, ids: set[Term]) -> bool:
         for test in conjuncts(access.guard)
         for x in t.leaves(test)
     )
+
+
+def _shared(kernel: Kernel) -> Iterator[Requirement]:
+    """Where each thread of the block comes to an element of its own in the array whose bytes the launch decides."""
+    needed: dict[frozenset[object], Poly] = {}
+    for access in kernel.flow.accesses:
+        obj = access.obj
+        dynamic = obj.kind == "shared" and obj.var is not None and obj.var.extern
+        size = obj.element.size if dynamic and obj.element is not None else None
+        came = _comes_to(access) if size else None
+        total = t.multiply(came[0], {(): size}) if came is not None and size else None
+        if total is None:
+            continue
+        key = frozenset(each for each in total.items() if each[0])
+        if key not in needed or total.get((), 0) > needed[key].get((), 0):
+            needed[key] = total
+    for total in needed.values():
+        condition = t.compare("<=", from_poly(total, I64), DYNAMIC)
+        yield _inferred("shared", condition, f"{_shown(total)} bytes of dynamic shared memory")
 
 
 def elements_of(obj: Obj) -> Term:
@@ -254,11 +283,14 @@ def _block(kernel: Kernel) -> Iterator[Requirement]:
         if most < _SIDES[axis]:
             yield _inferred("block", t.compare("<=", extent, _number(most)))
         if needs.power[at]:
-            rest = t.binary("and", extent, t.binary("sub", extent, _number(1), I64), I64)
-            yield _inferred("block", t.compare("==", rest, _number(0)), f"blockDim.{axis} is a power of two")
+            yield _power_of_two(extent)
         elif multiple > 1:
             rest = t.binary("mod", extent, _number(multiple), I64)
             yield _inferred("block", t.compare("==", rest, _number(0)))
+    tree = folded(kernel.flow)
+    for size in kernel.flow.params.values():
+        if size in tree:
+            yield _power_of_two(size)
     threads = _product(*(BDIM[axis] for axis in _used(kernel)))
     if needs.together > 1 and not any(m % needs.together == 0 for m in needs.multiple):
         rest = t.binary("mod", threads, _number(needs.together), I64)
@@ -266,6 +298,11 @@ def _block(kernel: Kernel) -> Iterator[Requirement]:
     bounds = kernel.function.launch_bounds
     if isinstance(bounds, Const) and isinstance(bounds.value, int):
         yield _inferred("block", t.compare("<=", threads, _number(bounds.value)))
+
+
+def _power_of_two(size: Term) -> Requirement:
+    rest = t.binary("and", size, t.binary("sub", size, _number(1), I64), I64)
+    return _inferred("block", t.compare("==", rest, _number(0)), f"{t.show(size)} is a power of two")
 
 
 def _used(kernel: Kernel) -> str:
@@ -279,17 +316,21 @@ def _used(kernel: Kernel) -> str:
 
 
 def _single(kernel: Kernel) -> Iterator[Requirement]:
-    """A block goes over all the data by itself, whichever it is: of several, each would add its own to the result."""
+    """A block, or a thread, goes over all the data by itself, whichever it is: of several, each would add its own to
+    the result."""
     flow = kernel.flow
     touched = [a for a in flow.accesses if a.obj.kind == "global"]
     walked = {
         x for loop in flow.loops if any(loop.first <= a.seq <= loop.last for a in touched) for x in _strides(loop)
     }
-    if not walked or flow.calls or flow.opaques or not flow.complete:
+    if flow.calls or flow.opaques or not flow.complete:
         return
     used, twice = asked.ids(kernel), asked.accumulations(kernel)
     if used is None or not twice or asked.draws_work(touched):
         return
+    # Atomic functions may be there to count the threads.
+    if not used and any(x.mode != "atomic" for x in twice):
+        yield _inferred("grid", t.compare("==", _product(GDIM["x"], BDIM["x"]), _number(1)))
     for axis in _AXES:
         if axis in walked and ("blockIdx", axis) not in used:
             yield _inferred("grid", t.compare("==", GDIM[axis], _number(1)))
@@ -320,16 +361,18 @@ def _limits(kernel: Kernel) -> Iterator[Requirement]:
                 step = _product(GDIM[item.axes], BDIM[item.axes])
                 condition = t.compare("<=", t.binary("add", limit, step, I64), _number(most))
                 yield _inferred("limit", condition, f"{_shown(size)} <= {most} - {t.show(step)}")
-            elif item.loop is None and () not in size and t.bounds(limit, {})[1] > (most := min(most, _most(item))):
+            elif (
+                item.loop is None and () not in size and t.bounds(limit, {})[1] > (most := min(most, _most(item, size)))
+            ):
                 yield _inferred("limit", t.compare("<=", limit, _number(most)), f"{_shown(size)} <= {most}")
 
 
-def _most(item: Coordinate) -> int:
-    """The largest size that the type can have in which the kernel computes it."""
-    size = next((x for x in item.term.args if item.ids.isdisjoint(t.leaves(x))), None)
-    while size is not None and size.op == "cast":
-        size = size.args[0]
-    return size.type.hi if size is not None and isinstance(size.type, Int) else I64.hi
+def _most(item: Coordinate, size: Poly) -> int:
+    """The largest value that the type has in which the kernel computes the size."""
+    computed = next((t.bare(x) for x in item.term.args if item.ids.isdisjoint(t.leaves(x))), None)
+    if computed is None or not isinstance(computed.type, Int) or expand(t.poly(computed)) != size:
+        return I64.hi
+    return computed.type.hi
 
 
 def _index_type(item: Coordinate) -> Int | None:

@@ -106,9 +106,20 @@ def _at_host(launch: Launch, condition: Term) -> Term:
     known = {}
     for leaf in t.leaves(condition):
         elements = allocated(launch, leaf.data.data) if leaf.data.kind == "extent" else None
+        passed = _dynamic(launch) if leaf.data.kind == "dynamic" else None
         if elements is not None:
             known[leaf] = from_poly(elements, I64)
+        elif passed is not None:
+            known[leaf] = t.convert(passed, I64)
     return launch.at_launch(t.substitute(condition, known))
+
+
+def _dynamic(launch: Launch) -> Term | None:
+    """The bytes of dynamic shared memory that the launch asks for; None where that cannot be seen."""
+    if launch.event.shared is None:
+        # What a configuration object holds may have been put there elsewhere.
+        return None if launch.event.node.form.startswith("cudaLaunchKernelEx") else t.const(0, I64)
+    return launch.event.shared
 
 
 def _is_meant(requirement: Requirement, condition: Term, launch: Launch) -> bool:
@@ -170,9 +181,8 @@ def _seen(launch: Launch, at_host: Term) -> bool:
 def _left_to_callers(launch: Launch, condition: Term) -> bool:
     """Is a dimension that the condition asks about what a caller passes, and no size of the kernel's?"""
     asked = t.leaves(condition)
-    # What the kernel is passed as well is a size of its.
-    sizes = {x for formal, actual in launch.mapping.items() if formal.data.kind not in _LAUNCHED
-             for x in t.leaves(actual)}  # fmt: skip
+    # What the kernel is passed as it is is a size of its as well.
+    sizes = {t.bare(actual) for formal, actual in launch.mapping.items() if formal.data.kind not in _LAUNCHED}
     sizes |= {x for leaf in asked if leaf.data.kind == "extent" for x in t.leaves(_at_host(launch, leaf))}
     dimensions = {x for leaf in asked if leaf.data.kind in _LAUNCHED for x in t.leaves(launch.at_launch(leaf))}
     return any(leaf.data.kind != "device" for leaf in dimensions - sizes)
