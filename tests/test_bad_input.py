@@ -153,6 +153,26 @@ def test_a_name_that_is_not_text(cudalint):
         done = cudalint("check", "--output-format", form)
         assert (done.returncode, done.stderr) == (1, ""), form
         assert "CL301" in done.stdout
+    done = cudalint("confirm", "--backend", "sim", "--repro", "scripts", "--html", "page.html")
+    assert (done.returncode, "CL301" in done.stdout) == (1, True), done.stderr
+    assert r"f\udcff.cu" in (cudalint.folder / "page.html").read_text()
+    (script,) = (cudalint.folder / "scripts").iterdir()
+    compile(script.read_bytes(), script.name, "exec")
+
+
+def test_the_diff_of_a_file_whose_name_is_not_text_can_be_applied(cudalint, write):
+    name = os.fsencode(cudalint.folder) + b"/f\xff.cu"
+    os.rename(
+        write("fault.cu", "// \u0416\n" + GOOD + "void run(float *x, int n) { scale<<<n / 256, 256>>>(x, n); }\n"), name
+    )
+    done = cudalint("check", "--diff", "--output-file", "one.diff")
+    assert done.returncode == 1
+    command = [sys.executable, "-m", "cudalint", "check", "--diff"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    patch = subprocess.run(command, cwd=cudalint.folder, env=ascii_only, capture_output=True, check=False).stdout
+    assert patch == (cudalint.folder / "one.diff").read_bytes()
+    subprocess.run(["patch", "-p1"], cwd=cudalint.folder, input=patch, check=True, capture_output=True)
+    assert cudalint("check").returncode == 0
 
 
 # Text that is no CUDA, or a strange one

@@ -52,15 +52,16 @@ def _beside(path: str, file: str) -> str:
     return os.path.relpath(os.path.realpath(file), folder).replace(os.sep, "/")
 
 
-def write_text(path: str, text: str) -> None:
-    """Replace a file in one step; UsageError if that cannot be done, or the file is a source."""
+def write_text(path: str, text: str, errors: str = "backslashreplace") -> None:
+    """Replace a file in one step; UsageError if that cannot be done, or the file is a source. ``errors``: what is
+    written for bytes of a name that are no UTF-8."""
     path = os.path.realpath(path)
     if path.lower().endswith((*SOURCES, *HOSTS)) and os.path.exists(path):
         raise UsageError(f"{path}: is a source file and is not overwritten; name another file for the output")
     in_place = os.path.exists(path) and not os.path.isfile(path)  # /dev/stdout, a named pipe
     beside = path if in_place else f"{path}.{os.getpid()}.tmp"
     try:
-        with open(beside, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        with open(beside, "w", encoding="utf-8", errors=errors, newline="\n") as file:
             file.write(text)
         if not in_place:
             os.replace(beside, path)

@@ -433,10 +433,18 @@ def _tell(repaired: Repaired, what: str) -> None:
 
 
 def _diff(options: argparse.Namespace, result: Result, repaired: Repaired) -> int:
-    """Prints what --fix would change."""
+    """Prints what --fix would change: bytes, for names and text are to be what they are on disk."""
     from cudalint import fix
 
-    write_out(options, list(fix.diff(repaired, _report(result).relative)))
+    patch = "".join(fix.diff(repaired, _report(result).relative))
+    if options.output_file is None:
+        with _reader():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
+    else:
+        from cudalint.baseline import write_text
+
+        write_text(options.output_file, patch, "surrogateescape")
     _tell(repaired, "would be repaired")
     if result.problems:
         return 2

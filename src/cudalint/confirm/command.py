@@ -132,8 +132,8 @@ def _witnesses(options: argparse.Namespace, proofs: list[Proof]) -> None:
         if options.repro is not None:
             try:
                 os.makedirs(options.repro, exist_ok=True)
-                with open(os.path.join(options.repro, name), "w", encoding="utf-8") as file:
-                    file.write(text)
+                with open(os.path.join(options.repro, name), "wb") as file:
+                    file.write(text.encode())
             except OSError as fault:
                 raise UsageError(f"--repro {options.repro}: cannot be written ({fault.strerror})") from fault
             print(f"cudalint: wrote {os.path.join(options.repro, name)}", file=sys.stderr)

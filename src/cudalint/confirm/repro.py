@@ -120,7 +120,8 @@ def named(proofs: Iterable[Proof]) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _plain(text: str) -> str:
-    return text.replace("\\", "/").replace('"""', "'")
+    """A text as it can stand in a docstring: no escape, no quotes, and nothing that is no UTF-8."""
+    return text.encode("utf-8", "replace").decode().replace("\\", "/").replace('"""', "'")
 
 
 def _judge(outcome: Outcome) -> list[str]:

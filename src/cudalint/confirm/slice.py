@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cudalint.ir.types import Type
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
+_NO_NAME = re.compile('[\\x00-\\x1f"\\ud800-\\udfff]')
+"""What cannot stand in the name of a line directive."""
 _INCLUDE = re.compile(rb"""^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]""", re.MULTILINE)
 #: Headers of the toolkit that device code needs; of the others the prelude has what kernels use.
 _DEVICE_HEADERS = re.compile(
@@ -167,8 +169,8 @@ def _shown(piece: _Piece, edits: Mapping[int, tuple[SourceFile, list[Edit]]]) ->
     text = b"".join([*parts, piece.file.text[done : piece.end]]).decode("utf-8", "replace")
     line = piece.file.span(piece.start, piece.start).line
     heads = "".join(f"{head} {{ " for head in piece.around)
-    path = piece.file.path.replace("\\", "/").rpartition("/")[2]
-    return f'{heads}\n#line {line} "{path}"\n{text}\n{"}" * len(piece.around)}\n'
+    name = _NO_NAME.sub("?", piece.file.path.replace("\\", "/").rpartition("/")[2])
+    return f'{heads}\n#line {line} "{name}"\n{text}\n{"}" * len(piece.around)}\n'
 
 
 def _includes(files: Iterable[SourceFile], body: str) -> Iterator[str]:
