@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
-from cudalint.facts.events import chain, conjuncts
+from cudalint.facts.events import chain, conjuncts, conjuncts_of
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.lazy import NamedTuple
@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 
 
 def shape(flow: Flow) -> Shape:
-    """What the kernel of ``flow`` needs."""
+    """What the kernel of ``flow`` needs, or says that it needs."""
     least, most, multiple = [1, 1, 1], list(_LIMITS), [1, 1, 1]
     tree = folded(flow)
     power = [BDIM[a] in tree for a in "xyz"]
@@ -69,6 +69,7 @@ def shape(flow: Flow) -> Shape:
     for at, axis in enumerate("xyz"):
         extents = {x for a in flow.accesses if a.scalar for x in _tiles(expand(a.scalar), axis)}
         extents |= {x for loop in flow.loops for x in _steps(flow, loop, axis)}
+        extents = set(_stated(flow, axis)) or extents
         if len(extents) == 1 and 0 < min(extents) <= most[at]:
             least[at] = most[at] = extents.pop()
         elif power[at]:
@@ -85,9 +86,12 @@ def shape(flow: Flow) -> Shape:
 
 
 def _together(collective: Collective) -> int:
-    """The lanes that exchange values with each other: a shuffle's segment, or its warp or tile."""
-    width = collective.width
+    """The lanes that exchange values with each other: a shuffle's segment, or its warp or tile; of `xor` by a constant
+    those whose numbers differ in its bits only."""
+    width, mask = collective.width, collective.operand
     segment = width.data if width is not None and width.op == "const" and width.data > 0 else _WARP
+    if collective.reads == "xor" and mask is not None and mask.op == "const" and mask.data > 0:
+        segment = min(segment, 1 << mask.data.bit_length())
     return min(segment, collective.lanes or _WARP)
 
 
@@ -125,6 +129,13 @@ def _steps(flow: Flow, loop: Loop, axis: str) -> Iterator[int]:
         ids = kernels.ids_of(t.atoms_of(first))
         if ids == {TID[axis]} and shapes.coefficient(first, TID[axis]) == {(): 1} and step is not None and step > 1:
             yield step
+
+
+def _stated(flow: Flow, axis: str) -> Iterator[int]:
+    """The extents of a block that the kernel asserts."""
+    for term in (x for asserted in flow.asserted for x in conjuncts_of(asserted.term)):
+        if term.op == "eq" and BDIM[axis] in (_bare(x) for x in term.args):
+            yield from (x.data for x in term.args if x.op == "const")
 
 
 def _filled(access: Access, axis: str) -> int:
@@ -204,7 +215,10 @@ def whole_tiles(flow: Flow) -> Iterator[Tile]:
         for number, (index, extent) in enumerate(access.dims):
             axes = stored.get((access.obj, number), set())
             axis = next(iter(axes)) if len(axes) == 1 else None
-            last = _furthest(access, expand(t.poly(index))) if axis is not None and extent is not None else None
+            p = expand(t.poly(index))
+            last = _furthest(access, p) if axis is not None and extent is not None else None
+            if axis is not None and last is None:
+                last = _paired(access, axis, p)
             if axis is not None and last is not None and 0 < last < (extent or 0):
                 yield Tile(axis, last + 1, access)
 
@@ -240,6 +254,26 @@ def _furthest(access: Access, p: Poly) -> int | None:
             if any(x.loop in counts.values() for x in asked):
                 return None
     return last
+
+
+def _paired(access: Access, axis: str, p: Poly) -> int | None:
+    """The last slot of the first pass of a tree of a constant extent: each thread below a distance comes to the slot
+    so far ahead of its own, and beside the loop nothing else says which threads do."""
+    ahead = t.add(p, {(TID[axis],): 1}, -1)
+    alone = False
+    for guard in chain(access.guard):
+        for term in conjuncts_of(guard.term):
+            pair = term.op == "lt" and _bare(term.args[0]) is TID[axis] and t.poly(_bare(term.args[1])) == ahead
+            if not pair and guard.loop is None and guard.why != "assert" and BID[axis] not in t.leaves(term):
+                return None
+            alone = alone or pair
+    distance = t.constant(ahead) if alone else None
+    (item,) = t.atoms_of(ahead) if alone and len(ahead) == 1 and distance is None else (None,)
+    if item is not None and item.op == "atom" and item.data.kind == "loop":
+        induction = item.data.data
+        halved = induction.next is not None and _factor(induction.next, item) == "halved"
+        distance = t.constant(t.poly(induction.init)) if halved and induction.init is not None else None
+    return 2 * distance - 1 if distance is not None and distance > 0 else None
 
 
 def _last_pass(loop: Loop) -> int | None:

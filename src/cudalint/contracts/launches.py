@@ -11,7 +11,7 @@ from cudalint.facts.events import conjuncts_of
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.extents import allocated
 from cudalint.facts.model import condition_ranges
-from cudalint.ir.types import I64
+from cudalint.ir.types import I64, Int
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -181,8 +181,9 @@ def _seen(launch: Launch, at_host: Term) -> bool:
 def _left_to_callers(launch: Launch, condition: Term) -> bool:
     """Is a dimension that the condition asks about what a caller passes, and no size of the kernel's?"""
     asked = t.leaves(condition)
-    # What the kernel is passed as it is is a size of its as well.
-    sizes = {t.bare(actual) for formal, actual in launch.mapping.items() if formal.data.kind not in _LAUNCHED}
+    # What the kernel is passed as well, or a product of it, is a size of its; what a size is divided by is none.
+    passed = [t.bare(actual) for formal, actual in launch.mapping.items() if formal.data.kind not in _LAUNCHED]
+    sizes = {x for actual in passed if isinstance(actual.type, Int) for x in t.atoms_of(t.poly(actual))}
     sizes |= {x for leaf in asked if leaf.data.kind == "extent" for x in t.leaves(_at_host(launch, leaf))}
     dimensions = {x for leaf in asked if leaf.data.kind in _LAUNCHED for x in t.leaves(launch.at_launch(leaf))}
     return any(leaf.data.kind != "device" for leaf in dimensions - sizes)
