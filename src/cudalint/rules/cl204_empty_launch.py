@@ -16,7 +16,7 @@ from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, I64
 from cudalint.rules import launches
-from cudalint.rules.cl202_cl203_coverage import lost, short
+from cudalint.rules.cl202_cl203_coverage import are_records, lost, short
 from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
@@ -74,7 +74,12 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags}
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     whole = {x for x in divisors - inner if not w.instances(x)}
-    exact = [q.args for q in quotients if q.op == "div" and whole & t.leaves(q.args[1])]
+    axes = [a for a, x in zip(kernels.AXES, launch.grid or (), strict=True) if x is blocks]
+    exact = [
+        q.args
+        for q in quotients
+        if q.op == "div" and (whole & t.leaves(q.args[1]) or any(are_records(launch, a, q.args[1]) for a in axes))
+    ]
 
     def goal(env: w.Assignment) -> bool:
         # A product that wraps to 0 is the width rules' to say.
