@@ -1332,3 +1332,25 @@ void run(char *x, size_t n, int m, size_t rest) {
 """,
     )
     assert cudalint.json("--select", "CL102", "back.cu") == []
+
+
+def test_a_product_that_no_pass_multiplies_is_what_it_was_before(cudalint, write):
+    """A loop from the third extent on leaves the product at 1 where there are two: it is 0 with three."""
+    write(
+        "extents.cu",
+        """\
+#include <vector>
+__global__ void halve(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] /= 2;
+}
+void run(float *x, const std::vector<int> &extents) {
+    int product = 1;
+    for (int i = 2; i < (int)extents.size(); ++i) product *= extents[i];
+    int n = extents.size() > 1 ? product : 1;
+    halve<<<(n + 127) / 128, 128>>>(x, n);
+}
+""",
+    )
+    (found,) = cudalint.json("--select", "CL204", "extents.cu")
+    assert found["witness"]["sizes"] == {"extents.size()": 3, "product": 0}

@@ -78,6 +78,17 @@ def _accumulated(induction: Induction) -> bool:
     return len(others) == 1 and any(x.data.kind in _SIZES for x in t.leaves(others[0]))
 
 
+def _untouched(leaf: Term) -> Term:
+    """What ties a size that a loop works out to the loop's passes: where there are none, it is what it was before."""
+    induction: Induction = leaf.data.data
+    loop = induction.loop
+    if induction.init is None or loop.cond is None or (isinstance(loop.node, ir.While) and loop.node.post):
+        return t.TRUE
+    begins = {x.term: x.init for x in loop.inductions.values() if x.term is not None and x.init is not None}
+    entered = t.substitute(loop.cond, begins)
+    return t.lor(entered, t.compare("==", leaf, induction.init))
+
+
 def deciding(terms: Iterable[Term], env: w.Assignment) -> set[Term]:
     """The atoms that the values of ``terms`` hang on at ``env``: of a choice only the side that is taken, of a
     conjunction that fails only what makes it fail."""
@@ -176,10 +187,11 @@ def smallest(
         return None
 
     several = [x for x in leaves if len(w.instances(x)) > 1]
+    conditions = [*launch.conditions, *(_untouched(x) for x in leaves if x.data.kind == "exit")]
 
     def good(env: w.Assignment) -> bool:
         instance = w.instantiated({x: env[x] for x in several})
-        return instance and w.holds(goal, env) and w.completed(env, launch.conditions) is not None
+        return instance and w.holds(goal, env) and w.completed(env, conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:
