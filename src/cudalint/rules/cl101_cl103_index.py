@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.reach import Reach, is_wide, strip
@@ -201,7 +202,10 @@ def _indexed(
         if case is None:
             continue
         grid, thread, wrapped, meant = case
-        found = _sizes(kernel, launch, grid, block, support.coordinates(*thread), bounds, axes, given)
+        coordinates = support.coordinates(*thread)
+        if _turned_away(event, {**width.grid_env(grid, block), **coordinates}, meant):
+            continue
+        found = _sizes(kernel, launch, grid, block, coordinates, bounds, axes, given)
         if found is None:
             continue
         sizes, grid = found
@@ -219,6 +223,17 @@ def _indexed(
             fix=_fix(event, place),
         )  # fmt: skip
     return None
+
+
+def _turned_away(event: Conversion, thread: Mapping[Term, int], meant: int) -> bool:
+    """Whether a test on the way to a conversion lets a thread through but for an index that has wrapped in it, at sizes
+    beyond the element that is meant."""
+    for test in conjuncts(event.guard):
+        env = {**dict.fromkeys(t.leaves(test), meant + 1), **thread}
+        sizes = (x.data.hi for x in t.leaves(test) if x not in thread)
+        if min(sizes, default=0) > meant and width.value(test, env) == 0 and width.value(test, env, exact=False) == 1:
+            return True
+    return False
 
 
 def _block(kernel: Kernel, launch: Launch | None) -> Triple:
