@@ -158,7 +158,7 @@ class _Analysis:
         declarations = self.file.declarations
         own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body and self.concerns(f)]
         names = {f.name for f in own}
-        for decl in self.host_functions(self.file)[:_MAX_HOSTS]:
+        for decl in self.host_functions(self.file, names)[:_MAX_HOSTS]:
             if self.concerns(decl) or self.mentions(decl, names):
                 self.attempt(partial(self.run_host, decl))
         self.run_linked(names)
@@ -231,14 +231,18 @@ class _Analysis:
         text = decl.file.text[decl.start : decl.end]
         return b"sync" in text or b"blockIdx" in text
 
-    def host_functions(self, file: SourceFile) -> list[FunctionDecl]:
-        """The host functions that launch, directly or through functions of the same file that they call."""
+    def host_functions(self, file: SourceFile, kernels: AbstractSet[str] = frozenset()) -> list[FunctionDecl]:
+        """The host functions that launch, directly or through functions of the same file that they call, or that name
+        one of ``kernels``: a header's function may launch what it is handed."""
         declarations = file.declarations
-        if not declarations.has_launches:
-            return []
         launching = [f for f in declarations.launch_sites if f.has_body and f.kind != "device"]
+        if kernels:
+            hosts = [f for f in declarations.functions if f.has_body and f.kind == "host"]
+            launching += [f for f in hosts if self.mentions(f, kernels)]
+        if not launching:
+            return []
         found = dict.fromkeys(launching)
-        names = {f.name for f in launching}
+        names = {f.name for f in found}
         for _ in range(2):
             more = [
                 f
