@@ -111,6 +111,7 @@ def test_the_text_says_the_same_and_the_exit_code_tells(cudalint, write):
          ["blockDim.y <= 8", "blockDim.z <= 32"]),
         ("atomicAdd(x, __shfl_up_sync(~0u, x[n], 1, 8));", ["blockDim.x % 8 == 0"]),
         ("atomicAdd(x, __shfl_xor_sync(~0u, x[n], 1, 8));", ["blockDim.x % 2 == 0"]),
+        ("atomicAdd(x, __shfl_xor_sync(~0u, x[0], n, 8));", []),
         ("extern __shared__ float s[]; s[threadIdx.y * blockDim.x + threadIdx.x] = n; __syncthreads(); atomicAdd(x, s[n]);",
          ["4 * blockDim.y * blockDim.x bytes of dynamic shared memory"]),
     ],

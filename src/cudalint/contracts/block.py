@@ -87,8 +87,10 @@ def shape(flow: Flow) -> Shape:
 
 def _together(collective: Collective) -> int:
     """The lanes that exchange values with each other: a shuffle's segment, or its warp or tile; of `xor` by a constant
-    those whose numbers differ in its bits only."""
+    those whose numbers differ in its bits only, and 1 where a parameter says which they are."""
     width, mask = collective.width, collective.operand
+    if mask is not None and any(x.data.kind == "param" for x in t.leaves(mask)):
+        return 1
     segment = width.data if width is not None and width.op == "const" and width.data > 0 else _WARP
     if collective.reads == "xor" and mask is not None and mask.op == "const" and mask.data > 0:
         segment = min(segment, 1 << mask.data.bit_length())
