@@ -28,6 +28,7 @@ SOUND = [p for p in FIXTURES if p.name.startswith("sound")]
 #: Fixtures that the simulator does not run, with what it says: they are inconclusive, never sound.
 UNSUPPORTED = {
     "CL110-uncast-size-product/faulty-template.cu": "no kernel of it can be seen",
+    "CL102-uncast-global-index/faulty-tested-beside.cu": "bytes outside of",
     "CL108-int-stride-overflow/sound-countdown.cu": "MB of memory",
     "CL301-return-before-barrier/sound-goto.cu": "goto",
     "CL302-divergent-barrier/sound-member-of-type-parameter.cu": "does not declare",
@@ -237,3 +238,21 @@ void run(int n) {
     out = cudalint("confirm", "--backend", "sim", "--select", "CL203,CL217", "a.cu").stdout
     assert "a.cu:8:5: CL203 floor-div-grid in run: confirmed at n = 257: processed the first 256 elements only" in out
     assert "a.cu:7:5: CL217 bytes-not-elements in run: confirmed" in out
+
+
+def test_the_product_of_another_rule_is_no_proof(write: Any, cudalint: Cudalint) -> None:
+    """The step of CL101 is wide, and the index of CL102 wraps: each is judged by its own product."""
+    write(
+        "k.cu",
+        "__global__ void scale(float *x, size_t n) {\n"
+        "    size_t first = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    for (size_t i = first; i < n; i += (size_t)blockDim.x * gridDim.x) x[i] *= 2.0f;\n"
+        "}\n"
+        "void run(float *x, size_t n) { scale<<<n / 256 + 1, 256>>>(x, n); }\n",
+    )
+
+    def verdict(code: str) -> str:
+        asked = ("confirm", "--as", code, "--backend", "sim", "--output-format", "json")
+        return str(json.loads(cudalint(*asked).stdout)[0]["evidence"]["verdict"])
+
+    assert (verdict("CL101"), verdict("CL102")) == ("not-reproduced", "confirmed")

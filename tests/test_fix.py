@@ -233,6 +233,38 @@ def test_an_index_whose_type_something_hangs_on_is_left(cudalint, write, body):
     assert path.read_text() == before
 
 
+def test_what_a_large_index_is_divided_into_is_widened(cudalint, write):
+    """Its rows may be as many as its elements: the columns are one, and the index is past 32 bits."""
+    body = "int row = i / cols; int column = i % cols; x[(long long)row * cols + column] = 1.0f;"
+    whole = LOOP.replace("BODY", body).replace("int n)", "int n, int cols)").replace("x, y, n)", "x, y, n, 64)")
+    path = write("k.cu", whole)
+    cudalint("check", "--fix", "--select", "CL108")
+    assert "    int row = i / cols;" in path.read_text()
+    path.write_text(whole.replace("i < n", "i < n * cols"))
+    cudalint("check", "--fix", "--select", "CL108")
+    assert "long long row = i / cols; int column = i % cols;" in path.read_text()
+    path.write_text(whole.replace("int n, int cols", "size_t n, size_t cols"))
+    cudalint("check", "--fix", "--select", "CL103")
+    assert "long long row = i / cols; long long column = i % cols;" in path.read_text()
+
+
+def test_a_wide_index_below_a_widened_size_is_made_in_64_bits(cudalint, write):
+    path = write(
+        "k.cu",
+        """\
+__global__ void scale(float *x, unsigned n) {
+    const size_t step = gridDim.x * blockDim.x;
+    for (size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) x[i] *= 2.0f;
+}
+void run(float *x, size_t n) { scale<<<1024, 256>>>(x, n); }
+""",
+    )
+    cudalint("check", "--fix", "--unsafe-fixes", "--select", "CL106")
+    assert "scale(float *x, size_t n)" in path.read_text()
+    assert "step = (size_t)gridDim.x * blockDim.x;" in path.read_text()
+    assert "size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;" in path.read_text()
+
+
 def test_what_wraps_below_zero_in_32_bits_stays_negative(cudalint, write):
     """`threadIdx.x - pad` is unsigned: as an int it is negative, widened as it stands it would be 2^32 - 1."""
     loop = LOOP.replace("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x * blockDim.x + first").replace(

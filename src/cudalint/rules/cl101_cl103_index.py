@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Conversion, Induction, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -508,7 +509,7 @@ def _narrow_at(
 def _wide_index(bound: Bound, induction: Induction | None, place: Operation) -> FixDraft | None:
     from cudalint.rules.cl108_stride import widen, widen_at
 
-    return widen(bound.event.fn, induction.var) if induction is not None else widen_at(place)
+    return widen(bound.event.fn, induction.var, large=True) if induction is not None else widen_at(place, large=True)
 
 
 def _passes(bound: Bound, wrapped: int) -> bool:
@@ -522,7 +523,8 @@ def experiment_cl101(bench: Bench) -> Plan:
     """The first and last blocks of a launch of 2^32 threads: whether a product of dimensions wraps."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    places = bench.products("bdim", "gdim")
+    of_blocks = bench.products("bid")  # CL102
+    places = [x for x in bench.products("bdim", "gdim") if x not in of_blocks]
     trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
     return Plan(trials, lambda run: oracle.wraps(run, places), watch=frozenset())
 
@@ -536,7 +538,11 @@ def experiment_cl102(bench: Bench) -> Plan:
     meant = bench.witness.values.get("index meant") if bench.witness is not None else None
     # An int product in an unsigned sum is still right when it has passed 2^31.
     kinds = ("unsigned",) if isinstance(meant, int) and meant > U32.hi else ("signed", "unsigned")
-    return Plan(trials, oracle.first_of(lambda run: oracle.wraps(run, places, kinds), oracle.written_twice))
+
+    def twice(run: Run) -> Fault | None:
+        return oracle.written_twice(run) if oracle.large(run, 1 << 31) else None
+
+    return Plan(trials, oracle.first_of(lambda run: oracle.wraps(run, places, kinds), twice))
 
 
 def experiment_cl103(bench: Bench) -> Plan:

@@ -76,7 +76,7 @@ def _arguments(launch: Launch) -> Iterator[tuple[Draft, int]]:
 
 def _wide_parameter(launch: Launch, formal: Term, count: Term, fn: Function, node: Node) -> FixDraft | None:
     """64 bits for the kernel's parameter and the index it bounds; for what is cut at the launch itself."""
-    from cudalint.rules.widening import Cannot, Widening, spelling
+    from cudalint.rules.widening import Cannot, Widening, spelling, widened
 
     kernel, event = launch.kernel, launch.event
     if kernel is None or fn is not event.fn or not width.inside(node, event.node):
@@ -89,17 +89,17 @@ def _wide_parameter(launch: Launch, formal: Term, count: Term, fn: Function, nod
         return None  # a prototype, or an overload
     position = kernel.function.params.index(var)
     passed = event.node.args[position] if event.node.args and position < len(event.node.args) else None
-    work = Widening(kernel.function, parameters=True)
+    cut = Widening(fn)
     try:
-        work.add(var)
         while isinstance(passed, ir.Cast) and isinstance(passed.type, Int) and passed.type.bits == 32:
-            work.uncut(passed, spelling(count.type))
+            cut.uncut(passed, spelling(count.type))
             passed = passed.operand
-        if passed is None or passed.type is not count.type:
-            return None
-        edits = work.edits()
     except Cannot:
         return None
+    edits = widened(kernel.function, [var], parameters=True, quotients=True)
+    if edits is None or passed is None or passed.type is not count.type:
+        return None
+    edits = (*edits, *cut.edits())
     return FixDraft(False, f"make `{var.name}` of {decl.name} 64 bits wide, and the index that it bounds", edits)
 
 

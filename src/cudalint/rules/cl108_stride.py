@@ -130,25 +130,26 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
                 _HELP if any(TID[a] in ids_of([induction.init or t.ZERO]) for a in _AXES) else _BLOCK_HELP,
                 Witness(sizes, grid, block, None, values),
                 (*support.sites(loop.stack), *support.launched_at(kernel)),
-                fix=widen(loop.fn, induction.var),
+                fix=widen(loop.fn, induction.var, large=next(width.products(limit), None) is not None),
             )  # fmt: skip
     return None
 
 
-def widen(fn: Function, var: Var) -> FixDraft | None:
-    """The repair of an index: 64 bits for it, its products cast, in its start and its step."""
+def widen(fn: Function, var: Var, *, large: bool = False) -> FixDraft | None:
+    """The repair of an index: 64 bits for it, its products cast, in its start and its step. A ``large`` one is past 32
+    bits where it is used too, not in its last step alone."""
     from cudalint.rules import widening
 
-    edits = widening.widened(fn, [var])
+    edits = widening.widened(fn, [var], quotients=large)
     return FixDraft(True, f"make `{var.name}` 64 bits wide, and cast its products", edits) if edits else None
 
 
-def widen_at(place: Event) -> FixDraft | None:
+def widen_at(place: Event, *, large: bool = False) -> FixDraft | None:
     """The same for the local whose value is formed at a place."""
     from cudalint.rules import widening
 
     var = widening.holder(place.fn, place.node)
-    return widen(place.fn, var) if var is not None else None
+    return widen(place.fn, var, large=large) if var is not None else None
 
 
 def check_surplus(kernel: Kernel) -> Iterator[Draft]:

@@ -200,7 +200,7 @@ def _widened(event: Conversion) -> FixDraft | None:
     from cudalint.rules import widening
 
     var = widening.holder(event.fn, event.node)
-    edits = widening.widened(event.fn, [var]) if var is not None else None
+    edits = widening.widened(event.fn, [var], quotients=True) if var is not None else None
     return FixDraft(True, f"make `{var.name}` 64 bits wide", edits) if var is not None and edits else None
 
 

@@ -52,9 +52,11 @@ class Widening:
     hash that wraps on purpose, a type that others share.
     """
 
-    def __init__(self, fn: Function, *, parameters: bool = False) -> None:
+    def __init__(self, fn: Function, *, parameters: bool = False, quotients: bool = False) -> None:
         self.body = body_of(fn)
         self.parameters = parameters
+        self.quotients = quotients
+        """Whether what is divided may still be large: a local that is made so is widened as well."""
         self.variables: dict[Var, None] = {}
         self._casts: dict[int, str] = {}
         self._types: dict[int, tuple[int, str]] = {}
@@ -218,7 +220,7 @@ class Widening:
                 if parent.op in ("<<", ">>") and node is parent.right:
                     return
                 wraps = wraps or (parent.op == "*" and _mixes(other))
-                linear = linear and parent.op in _LINEAR
+                linear = linear and (parent.op in _LINEAR or self._large(parent, node))
                 node = parent
                 continue
             if isinstance(parent, (ir.Unary, ir.Cond)):
@@ -255,6 +257,12 @@ class Widening:
                 return
             raise Cannot
 
+    def _large(self, node: ir.Binary, value: Node) -> bool:
+        """Whether a quotient or a remainder of a widened value may need 64 bits as well: the divisor may be 1."""
+        if not self.quotients or value is not node.left:
+            return False
+        return node.op in ("/", ">>") or (node.op == "%" and not is_narrow(node.right.type))
+
     def _beside(self, other: Expr) -> None:
         """What a widened value is compared with: a bound that is multiplied, or cut to 32 bits, has to be wide too."""
         if not isinstance(other.type, Int):
@@ -263,6 +271,21 @@ class Widening:
             isinstance(other, ir.Ref) and other.var.kind == "local" and self._multiplies(other.var)
         ):
             self.value(other, spelling(other.type))
+        if self.parameters and isinstance(other, ir.Ref) and other.var.kind == "local":
+            self._index(other.var, {other.var})
+
+    def _index(self, var: Var, seen: set[Var]) -> None:
+        """A wide index that a widened size bounds: what its start and its steps are made of has to be wide too."""
+        if is_narrow(var.type):
+            return
+        declared = self.body.declaration(var)
+        values = [declared.init] if declared is not None and declared.init is not None else []
+        for value in (*values, *(x.value for x in self.body.changes(var) if isinstance(x, ir.Assign))):
+            if is_narrow(value.type):
+                self.value(value, spelling(var.type))
+            elif isinstance(value, ir.Ref) and value.var.kind == "local" and value.var not in seen:
+                seen.add(value.var)
+                self._index(value.var, seen)
 
     def _taken(self, var: Var, linear: bool, wraps: bool) -> None:
         if isinstance(var.type, Int) and var.type.bits == 64:
@@ -340,16 +363,19 @@ def _mixes(node: Expr) -> bool:
 
 
 def widened(
-    fn: Function, variables: list[Var], *, parameters: bool = False
-) -> tuple[EditDraft, ...] | None:  # fmt: skip
-    """The edits that give variables 64 bits; None where that cannot be done whole."""
-    work = Widening(fn, parameters=parameters)
-    try:
-        for var in variables:
-            work.add(var)
-        return work.edits()
-    except Cannot:
-        return None
+    fn: Function, variables: list[Var], *, parameters: bool = False, quotients: bool = False
+) -> tuple[EditDraft, ...] | None:
+    """The edits that give variables 64 bits, with ``quotients`` also what they are divided into, as far as it can be;
+    None where that cannot be done whole."""
+    for attempt in (True, False) if quotients else (False,):
+        work = Widening(fn, parameters=parameters, quotients=attempt)
+        try:
+            for var in variables:
+                work.add(var)
+            return work.edits()
+        except Cannot:
+            pass
+    return None
 
 
 def holder(fn: Function, node: Node) -> Var | None:
