@@ -16,7 +16,7 @@ from cudalint.ir.types import Float, Int
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from cudalint.facts.events import Flow
     from cudalint.facts.model import Kernel, Launch
@@ -47,8 +47,11 @@ class Launched(NamedTuple):
     free: frozenset[Term]
 
 
-def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
-    """For each visible launch (for the kernel by itself where there is none) the same launch with several sizes."""
+def launches(
+    kernel: Kernel, terms: Iterable[Term], fit: Callable[[Triple], Triple] = lambda block: block
+) -> Iterator[list[Launched]]:
+    """For each visible launch the same launch with several sizes; where there is none, the kernel by itself in several
+    blocks, each made by ``fit`` one that the kernel can have."""
     leaves = sorted({x for term in terms for x in t.leaves(term)}, key=lambda x: x.key)
     ends = read_ends(kernel.flow)
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
@@ -64,7 +67,7 @@ def launches(kernel: Kernel, terms: Iterable[Term]) -> Iterator[list[Launched]]:
             if large:
                 yield large
     if not shown:
-        yield from _alone(kernel, leaves, ends)
+        yield from _alone(kernel, leaves, ends, fit)
 
 
 def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[int, ...]) -> Iterator[Launched]:
@@ -138,12 +141,14 @@ def _host_value(leaf: Term, size: int) -> Any:
     return max(leaf.data.lo, min(size, high))
 
 
-def _alone(kernel: Kernel, leaves: list[Term], ends: list[Term]) -> Iterator[list[Launched]]:
+def _alone(
+    kernel: Kernel, leaves: list[Term], ends: list[Term], fit: Callable[[Triple], Triple]
+) -> Iterator[list[Launched]]:
     ids = {x for x in leaves if x.data.kind == "tid"}
-    size = kernel.config.block_size
+    size, other = kernel.config.block_size, 64
     bounds = kernel.largest_block_x()
     if bounds is not None and bounds <= _THREADS:
-        size = bounds
+        size = other = bounds  # what the source says is not one size of many
     if not ids:
         shapes = [(1, 1, 1), (1, 1, 1)]
     elif TID["z"] in ids:
@@ -151,7 +156,8 @@ def _alone(kernel: Kernel, leaves: list[Term], ends: list[Term]) -> Iterator[lis
     elif TID["y"] in ids:
         shapes = [(16, 16, 1), (8, 8, 1)]
     else:
-        shapes = [(size, 1, 1), (64, 1, 1)]
+        shapes = [(size, 1, 1), (other, 1, 1)]
+    shapes = [fit(x) for x in shapes]
     found = []
     uses = {x.data.axis for x in leaves if x.data.kind in ("bid", "gdim")}
     several = 16 if shapes[0][1] == 1 else 4

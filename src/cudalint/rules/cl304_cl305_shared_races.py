@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
@@ -35,7 +36,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
     if not objects:
         return
     told: set[object] = set()
-    for same in concrete.launches(kernel, concrete.terms_of(flow)):
+    for same in concrete.launches(kernel, concrete.terms_of(flow), partial(support.fitted, kernel)):
         wanted = races.suspects(flow, objects, same[0])
         if not wanted:
             continue

@@ -136,9 +136,14 @@ def block_shape(kernel: Kernel) -> tuple[int, int, int]:
         if None not in known:
             x, y, z = (k or 1 for k in known)
             return x, y, z
-    if "block" not in kernel.answers:
-        kernel.answers["block"] = needs.shape(kernel.flow).fit((kernel.config.block_size, 1, 1))
-    return kernel.answers["block"]  # type: ignore[return-value]  # put there above
+    return fitted(kernel, (kernel.config.block_size, 1, 1))
+
+
+def fitted(kernel: Kernel, block: Triple) -> Triple:
+    """The block nearest to ``block`` that the kernel can have."""
+    if "shape" not in kernel.answers:
+        kernel.answers["shape"] = needs.shape(kernel.flow)
+    return kernel.answers["shape"].fit(block)  # type: ignore[attr-defined,no-any-return]  # put there above
 
 
 def dimensions(grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[Term, int]:
