@@ -485,3 +485,13 @@ def test_a_comment_between_arguments_changes_nothing(cudalint, write, comment):
     write("a.cu", "#define INST(...) __VA_ARGS__\n__global__ void k(float *x, int n) {\n" + body + "}\n")
     codes = [each["code"] for each in cudalint.json("a.cu")]
     assert codes == ["CL001", "CL001"]
+
+
+def test_more_launching_functions_than_are_followed(cudalint, write):
+    """A faulty launch behind a hundred sound ones is found; where it becomes too many, one note says from where on."""
+    kernel = "__global__ void k{0}(float *x, int n) {{ int i = blockIdx.x * 64 + threadIdx.x; if (i < n) x[i] = 1; }}\n"
+    launch = "void f{0}(float *x, int n) {{ if (n > 0 && n < 9999) k{0}<<<{1}, 64>>>(x, n); }}\n"
+    pairs = [kernel.format(i) + launch.format(i, "n / 64" if i in (100, 505) else "(n + 63) / 64") for i in range(510)]
+    write("many.cu", "".join(pairs))
+    found = cudalint.json("many.cu")
+    assert [(x["code"], x["line"]) for x in found] == [("CL203", 202), ("CL001", 1002)]

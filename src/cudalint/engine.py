@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import HostFunction, Kernel, Launch
     from cudalint.findings import Level
     from cudalint.frontend.source import SourceFile
+    from cudalint.ir.nodes import FunctionDecl
     from cudalint.project import Project
     from cudalint.rules.draft import Draft, EditDraft, FixDraft
 
@@ -441,7 +442,7 @@ class Worker:
             self._run(target, ran, through=edit and edit.names, order=order)
         finally:
             # Of what several units say, the first is reported: they keep their order.
-            said = sorted(stays + ran.findings, key=lambda p: order[p.unit])
+            said = sorted(stays + ran.findings, key=lambda p: order.get(p.unit, -1))
             found.findings.extend(said)
         if not found.problems:
             self._former[target.path] = _Former(target.settings, outline, said, order)
@@ -461,6 +462,7 @@ class Worker:
         units = analyse(
             self.project(target.settings), target.path, target.settings.config, into, through,
             lambda fault: self._fault(target, where, found, fault),
+            lambda decl: self._left(target, found, decl),
         )  # fmt: skip
         while (unit := self._guard(target, where, found, lambda: next(units, None))) is not None:
             name = _unit(unit)
@@ -490,6 +492,13 @@ class Worker:
         what = _what(fault)
         if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
             found.problems.append(_internal(target.path, where, fault))
+
+    def _left(self, target: Target, found: Checked, decl: FunctionDecl) -> None:
+        """The launches of a function and of those after it are not looked at."""
+        if GAP in target.settings.selection.codes:
+            span = decl.file.span(decl.name_start, decl.name_end)
+            gap = self._gap(target, span, "the launches from here on were not checked: the file launches too much")
+            found.findings.append(Placed(gap, changed=self.changed(target, gap)))
 
     def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:
         """The regions that could not be read: by the preprocessor, and by the parser."""

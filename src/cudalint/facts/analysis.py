@@ -34,26 +34,27 @@ _T = TypeVar("_T")
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _LAUNCH = pattern(rb"<<[ \t]*<|cudaLaunch|hipLaunch")
-_MAX_HOSTS = 60
-"""Host functions walked for one file: dispatch tables written by macros have thousands, all alike."""
+MAX_HOSTS = 500
+"""Host functions walked for one file: dispatch tables written by macros may have thousands, all alike."""
 _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
 
 
 def analyse(
     project: Project, path: str, config: Config, into: str | None = None, through: frozenset[str] | None = None,
-    told: Callable[[Exception], None] | None = None,
+    told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl], None] | None = None,
 ) -> Iterator[Kernel | Launch | HostFunction]:  # fmt: skip
     """The units of one file: kernels (with all their visible launches), launches, host functions; only those that
     call functions of the file ``into`` that may hold a finding, or that name one of ``through``, if given. With
-    ``told`` a fault of ours costs one unit and is told there.
+    ``told`` a fault of ours costs one unit and is told there; ``left`` is told the first of the functions whose
+    launches are not looked at, where a file has too many.
 
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
     flows.forget()
     if into is None:
         if through != frozenset():
-            yield from _Analysis(project, project.file(path), config, through, told).units()
+            yield from _Analysis(project, project.file(path), config, through, told, left).units()
         return
     through = telling(project, into)
     if through:
@@ -134,9 +135,10 @@ def forget_words(project: Project, paths: Iterable[str]) -> None:
 class _Analysis:
     def __init__(
         self, project: Project, file: SourceFile, config: Config, through: frozenset[str] | None = None,
-        told: Callable[[Exception], None] | None = None,
+        told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl], None] | None = None,
     ) -> None:  # fmt: skip
         self.project, self.file, self.config, self.through, self.told = project, file, config, through, told
+        self.left = left
         self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
@@ -158,7 +160,10 @@ class _Analysis:
         declarations = self.file.declarations
         own = [f for f in declarations.functions if f.kind == "kernel" and f.has_body and self.concerns(f)]
         names = {f.name for f in own}
-        for decl in self.host_functions(self.file, names)[:_MAX_HOSTS]:
+        hosts = self.host_functions(self.file, names)
+        if len(hosts) > MAX_HOSTS and self.left is not None:
+            self.left(hosts[MAX_HOSTS])
+        for decl in hosts[:MAX_HOSTS]:
             if self.concerns(decl) or self.mentions(decl, names):
                 self.attempt(partial(self.run_host, decl))
         self.run_linked(names)
@@ -208,7 +213,7 @@ class _Analysis:
             if other.error is not None:
                 continue
             for decl in self.host_functions(other):
-                if len(self.hosts) >= _MAX_HOSTS:
+                if len(self.hosts) >= MAX_HOSTS:
                     return
                 if decl not in self.hosts and self.mentions(decl, wanted):
                     self.attempt(partial(self.run_host, decl))
