@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.harness import Setup, Triple, Values
     from cudalint.confirm.oracle import Fault, Run
+    from cudalint.facts.events import Obj
     from cudalint.facts.model import Kernel, Launch
     from cudalint.findings import Witness
 
@@ -72,16 +73,31 @@ class Plan(NamedTuple):
 class Bench:
     """What a rule's experiment is built from. ``launch`` is None where the kernel is judged by itself."""
 
-    def __init__(self, code: str, kernel: Kernel, launch: Launch | None, witness: Witness | None) -> None:
+    def __init__(
+        self, code: str, kernel: Kernel, launch: Launch | None, witness: Witness | None,
+        flagged: oracle.Flagged | None = None,
+    ) -> None:  # fmt: skip
         self.harness = Harness(kernel, launch)
-        self.code = code
+        self.code, self.flagged = code, flagged
         names = {x.data.spelled: x.data.name for x in self.harness.sizes}
         self.witness = witness and witness._replace(sizes={names.get(k, k): v for k, v in witness.sizes.items()})
         self.kernel, self.launch = self.harness.kernel, self.harness.launch
 
     def alone(self) -> Bench:
         """The kernel by itself, its own parameters as sizes."""
-        return self if self.launch is None else Bench(self.code, self.kernel, None, self.witness)
+        return self if self.launch is None else Bench(self.code, self.kernel, None, self.witness, self.flagged)
+
+    @property
+    def accessed(self) -> oracle.Flagged | None:
+        """What is flagged, where that is itself an access of the kernel: a fault has to show there."""
+        at = self.flagged
+        if at is None:
+            return None
+        accesses = self.kernel.flow.accesses
+        objects = {a.obj for a in accesses if (a.fn.file, a.node.start, a.node.end) == at[:3]}
+        if any(_dynamic(x) for x in objects):
+            objects |= {a.obj for a in accesses if _dynamic(a.obj)}  # one array, whatever its names
+        return at._replace(names=frozenset(x.name for x in objects)) if objects else None
 
     def as_predicted(self) -> bool:
         """Whether the launch itself has the dimensions of the witness at its sizes."""
@@ -285,6 +301,10 @@ class Bench:
                 if not any(BID[axis] in c.ids for c in self.kernel.layout.coordinates):
                     grid[at] = max(grid[at], harness.divided(at, setup.host))
         return (grid[0], grid[1], grid[2]), block
+
+
+def _dynamic(obj: Obj) -> bool:
+    return obj.kind == "shared" and obj.var is not None and obj.var.extern
 
 
 def _positive(grid: Triple) -> Triple:

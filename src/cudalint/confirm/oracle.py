@@ -49,6 +49,17 @@ class Fault(NamedTuple):
     """The thread that handles the first wrong element where nothing is amiss: (block, thread)."""
     threads: Any = None
     """The numbers in the grid of all threads that took part in what is wrong, where they were seen."""
+    elsewhere: bool = False
+    """It shows at another access than the flagged one."""
+
+
+class Flagged(NamedTuple):
+    """The access that a finding flags, and the names of what it is to."""
+
+    file: Any
+    start: int
+    end: int
+    names: frozenset[str] = frozenset()
 
 
 class Run(NamedTuple):
@@ -58,6 +69,23 @@ class Run(NamedTuple):
     seen: Observation
     repaired: Setup | None = None
     reference: Observation | None = None
+    flagged: Flagged | None = None
+
+
+def _flagged_first(run: Run, events: Iterable[Any]) -> tuple[list[Any], bool]:
+    """The events at the flagged access; all of them where there are none, which are then elsewhere."""
+    found, flagged = list(events), run.flagged
+    if flagged is None:
+        return found, False
+    here = [e for e in found if e.site.file is flagged.file and e.site.node.start == flagged.start]
+    # `p[i].x` begins where `p[i]` does, and so does the row of `p[i][j]`.
+    here = [e for e in here if e.site.node.end == flagged.end] or here
+    return here or found, not here and bool(found)
+
+
+def _elsewhere(fault: Fault) -> Fault:
+    """The fault, said to be at another access than the flagged one."""
+    return fault._replace(text=f"{fault.text}, which is not the access that is flagged", elsewhere=True)
 
 
 def place(linear: int, grid: Triple, block: Triple) -> tuple[Triple, Triple]:
@@ -162,20 +190,27 @@ def written_twice(run: Run, names: Container[str] | None = None) -> Fault | None
     return None
 
 
-def outside(run: Run, space: str = "global", element: int | None = None) -> Fault | None:
-    """Accesses outside of a global buffer (or of another ``space``), that of ``element`` before others."""
-    events = [e for e in run.seen.outside or () if e.space == space and not e.dimension]
+def outside(
+    run: Run, space: str = "global", element: int | None = None, names: Container[str] | None = None
+) -> Fault | None:
+    """Accesses outside of a global buffer (or of another ``space``; of the buffers ``names``, if some are given): the
+    flagged one before others, that of ``element`` before others."""
+    seen = (e for e in run.seen.outside or () if e.space == space and not e.dimension)
+    if names is not None:
+        seen = (e for e in seen if e.buffer in names)
+    events, elsewhere = _flagged_first(run, seen)
     if not events:
         return None
     events.sort(key=lambda e: e.element != element)
     wrong = tuple(Wrong(e.element, e.thread.block, e.thread.thread) for e in events[:_WRONG])
     e = events[0]
-    return Fault(
+    fault = Fault(
         "outside",
         f"{thread_name(*e.thread)} {_DID[e.kind]} `{e.buffer}[{e.element}]`, of {plural(e.extent, 'element')}"
         f" (line {e.site.line})",
         e.element, wrong, e.extent, threads=_numbers(run, (e.thread for e in events)),
     )  # fmt: skip
+    return _elsewhere(fault) if elsewhere else fault
 
 
 def outside_shared(run: Run) -> Fault | None:
@@ -306,10 +341,12 @@ def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
 
 def misaligned(run: Run) -> Fault | None:
     """Accesses at an address that is no multiple of their size."""
-    for e in run.seen.misaligned or ():
+    events, elsewhere = _flagged_first(run, run.seen.misaligned or ())
+    for e in events:
         where = f"byte {e.offset} of `{e.buffer}` (line {e.site.line})"
         text = f"{thread_name(*e.thread)} accesses {e.size} bytes at {where}"
-        return Fault("misaligned", text, e.offset // 4, (Wrong(e.offset, *e.thread),))
+        fault = Fault("misaligned", text, e.offset // 4, (Wrong(e.offset, *e.thread),))
+        return _elsewhere(fault) if elsewhere else fault
     return None
 
 
@@ -332,10 +369,12 @@ def short_sums(run: Run, each: int, count: int, size: int | None = None) -> Faul
 
 def unset(run: Run) -> Fault | None:
     """Reads of shared memory, or of locals, that nothing had written."""
-    for event in run.seen.uninitialised or ():
+    events, elsewhere = _flagged_first(run, run.seen.uninitialised or ())
+    for event in events:
         name = event.name if event.element is None else f"{event.name}[{event.element}]"
         text = f"line {event.site.line}: {thread_name(*event.thread)} reads `{name}`, which nothing has written"
-        return Fault("stale-read", text, event.element, (Wrong(event.element or 0, *event.thread),))
+        fault = Fault("stale-read", text, event.element, (Wrong(event.element or 0, *event.thread),))
+        return _elsewhere(fault) if elsewhere else fault
     return None
 
 
@@ -386,16 +425,22 @@ def gaps(run: Run, names: Iterable[str]) -> Fault | None:
 
 
 def races(run: Run, names: Container[str] | None = None) -> Fault | None:
-    """Two threads that meet in one barrier interval, in one of the arrays ``names`` if some are given."""
+    """Two threads that meet in one barrier interval, in one of the arrays ``names`` if some are given; what is flagged
+    is one side of a race, so that its array comes before others."""
     seen = [e for e in run.seen.races or () if names is None or e.buffer in names]
+    if run.flagged is not None:
+        mine = run.flagged.names
+        seen = [e for e in seen if e.buffer in mine] or seen
     whole = len(run.seen.races or ()) == run.seen.race_count  # only the first few of each place are kept
     for e in seen:
-        return Fault(
+        fault = Fault(
             "race",
             f"{thread_name(*e.first)} and {thread_name(*e.second)} meet at `{e.buffer}[{e.element}]` ({e.kind})",
             e.element, (Wrong(e.element, *e.second),),
             threads=_numbers(run, (x for e in seen for x in (e.first, e.second))) if whole else None,
         )  # fmt: skip
+        other = run.flagged is not None and e.buffer not in run.flagged.names
+        return _elsewhere(fault) if other else fault
     return None
 
 
@@ -485,7 +530,7 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Run", "Wrong", "arrivals", "between_blocks", "beyond", "coverage", "empty", "first_of", "gaps",
+    "Fault", "Flagged", "Run", "Wrong", "arrivals", "between_blocks", "beyond", "coverage", "empty", "first_of", "gaps",
     "grid_waits", "independence", "lanes", "large", "last", "misaligned", "no_end", "outside", "outside_shared",
     "place", "races", "refused", "short_sums", "thread_name", "unset", "wraps", "written_twice",
 ]  # fmt: skip

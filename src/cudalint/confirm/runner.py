@@ -221,7 +221,7 @@ def attempt(
         observed = backend.run(bench, plan, trial, setups, until)
         seen_run = observed[0]
         asked = Asked(seen_run)
-        run = oracles.Run(setup, asked)  # type: ignore[arg-type]  # it stands for the observation
+        run = oracles.Run(setup, asked, flagged=bench.accessed)  # type: ignore[arg-type]  # it stands for one
         made = Outcome(trial, "ok", None, setup, None, tuple(setups), frozenset(), tuple(observed))
         if seen_run.end == "refused":
             fault = plan.oracle(run) if plan.refusal else None
@@ -318,8 +318,11 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
 
 
 def shown(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """The run that a confirmed verdict is about: the one that was foreseen, else the smallest failing one."""
-    return _foreseen(bench, plan, outcomes) or next((o for o in outcomes if o.fault is not None), None)
+    """The run that a confirmed verdict is about: the one that was foreseen, else the smallest that fails where the
+    finding is, else the smallest failing one."""
+    failing = [o for o in outcomes if o.fault is not None]
+    here = [o for o in failing if o.fault is not None and not o.fault.elsewhere]
+    return _foreseen(bench, plan, outcomes) or next(iter(here or failing), None)
 
 
 def _case(outcome: Outcome) -> Case:
@@ -337,7 +340,7 @@ def _foreseen(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Outcome 
         return None
     said = set(_said_first(witness, plan))
     (sizes,) = bench.predicted()
-    failing = [o for o in outcomes if o.fault is not None]
+    failing = [o for o in outcomes if o.fault is not None and not o.fault.elsewhere]
     here = [o for o in failing if dict(o.trial.sizes) == sizes]
     # A sum that is wrong has no element of its own: that it is wrong from this size on is what was said.
     for o in [*here, *failing] if plan.anywhere else here:
@@ -410,20 +413,25 @@ class Subject(NamedTuple):
     kernel: Kernel
     launches: tuple[VisibleLaunch | None, ...]
     witness: Witness | None
+    flagged: oracles.Flagged | None = None
 
 
 def subjects(unit: Kernel | VisibleLaunch | HostFunction, draft: Draft | None) -> Iterator[Subject]:
     """What a finding about a unit is to be shown on."""
-    witness = draft.witness if draft is not None else None
+    witness, flagged = (None, None) if draft is None else (draft.witness, _flagged(draft))
     if isinstance(unit, Kernel):
-        yield Subject(unit, tuple(unit.launches) or (None,), witness)
+        yield Subject(unit, tuple(unit.launches) or (None,), witness, flagged)
     elif isinstance(unit, VisibleLaunch):
         if unit.kernel is not None:
-            yield Subject(unit.kernel, (unit,), witness)
+            yield Subject(unit.kernel, (unit,), witness, flagged)
     else:
         for launch in unit.launches:
             if launch.kernel is not None:
-                yield Subject(launch.kernel, (launch,), witness)
+                yield Subject(launch.kernel, (launch,), witness, flagged)
+
+
+def _flagged(draft: Draft) -> oracles.Flagged:
+    return oracles.Flagged(draft.file, draft.start, draft.end)
 
 
 def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
@@ -439,7 +447,7 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
             evidence = Evidence("simulated", "inconclusive", "a device function that no visible kernel calls")
         else:
             try:
-                bench = Bench(code, subject.kernel, launch, subject.witness)
+                bench = Bench(code, subject.kernel, launch, subject.witness, subject.flagged)
                 plan = make(bench)
                 bench = plan.bench or bench
                 plan = _sized(bench, plan, limits)
@@ -459,9 +467,16 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                 if os.environ.get("CUDALINT_DEBUG"):
                     raise
                 evidence = Evidence("simulated", "inconclusive", f"unsupported: {type(fault).__name__}: {fault}")
-        yield Proof(code, subject.kernel.name, path, line, evidence, outcomes, script, about)
-        if evidence.verdict == "confirmed":
+        proof = Proof(code, subject.kernel.name, path, line, evidence, outcomes, script, about)
+        yield proof
+        if _rank(proof) == (_ORDER.index("confirmed"), False):
             return
+
+
+def _rank(proof: Proof) -> tuple[int, bool]:
+    """Proofs in the order of what they show; one of another access than the flagged one comes after its like."""
+    fault = proof.about.fault if proof.about is not None else None
+    return _ORDER.index(proof.evidence.verdict), fault is not None and fault.elsewhere
 
 
 def _where(kernel: Kernel, launch: VisibleLaunch | None) -> tuple[str, int]:
@@ -527,7 +542,7 @@ def confirm(
             best: Proof | None = None
             for subject in subjects(unit, draft):
                 for proof in proofs(finding.code, subject, limits):
-                    if best is None or _ORDER.index(proof.evidence.verdict) < _ORDER.index(best.evidence.verdict):
+                    if best is None or _rank(proof) < _rank(best):
                         best = proof
             if best is not None:
                 found[key] = best
@@ -579,16 +594,17 @@ def trial_of(
                 continue
             found: list[Proof] = []
             for launch in kernel.launches or [None]:  # type: ignore[list-item]  # a kernel by itself
-                witness = _said(said, kernel, launch)
-                found.extend(proofs(code, Subject(kernel, (launch,), witness), limits))
+                draft = _said(said, kernel, launch)
+                witness, flagged = (None, None) if draft is None else (draft.witness, _flagged(draft))
+                found.extend(proofs(code, Subject(kernel, (launch,), witness, flagged), limits))
             yield found
 
 
-def _said(said: list[tuple[Any, Draft]], kernel: Kernel, launch: VisibleLaunch | None) -> Witness | None:
+def _said(said: list[tuple[Any, Draft]], kernel: Kernel, launch: VisibleLaunch | None) -> Draft | None:
     """What the rule says of a kernel at a launch, beforehand."""
     for unit, draft in said:
         if unit is kernel or unit is launch or (isinstance(unit, HostFunction) and launch in unit.launches):
-            return draft.witness
+            return draft
     return None
 
 

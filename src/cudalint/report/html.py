@@ -16,6 +16,7 @@ from cudalint import __version__
 from cudalint.confirm.picture import MISSING, NOBODY, NOT_RUN, ONE, SEVERAL
 from cudalint.findings import NOTHING, digits, plural
 from cudalint.lazy import NamedTuple
+from cudalint.report.verdicts import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -130,8 +131,7 @@ def _exhibit(e: Exhibit, number: int, *, is_open: bool) -> Iterator[str]:
     if e.witness:
         facts.insert(0, ("Witness", _prose(e.witness)))
     if evidence.prediction is not None and evidence.prediction.words != NOTHING:
-        held = {True: "held", False: "did not hold", None: "was not run"}[evidence.prediction.held]
-        facts.append(("Prediction", held))
+        facts.append(("Prediction", held(evidence, evidence.prediction)))
     if e.help:
         facts.append(("Help", _prose(e.help)))
     if e.url:

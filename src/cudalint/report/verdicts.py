@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from cudalint.report import Report
 
 _COLOURS = {"confirmed": "1;31", "not-reproduced": "1;32", "inconclusive": "1;33", "not-run": "1;36"}
-_HELD = {True: "held", False: "did not hold", None: "not run"}
 _WORDS = {"confirmed": "confirmed", "not-reproduced": "not reproduced", "inconclusive": "inconclusive",
           "not-run": "not run"}  # fmt: skip
 
@@ -61,7 +60,7 @@ def _verdict(verdict: Verdict, colour: bool) -> Iterator[str]:
     reason = f"{at}: {evidence.reason}" if evidence.reason else at
     yield f"{visible(verdict.title)}: {shown}{visible(reason)}\n"
     if evidence.prediction is not None and evidence.verdict == "confirmed":
-        yield from _predicted(evidence.prediction, asked=verdict.asked)
+        yield from _predicted(evidence, evidence.prediction, asked=verdict.asked)
     if evidence.wrong:
         yield f"  wrong: {_wrong(evidence.wrong)}\n"
     yield from _table(verdict.columns)
@@ -73,13 +72,24 @@ def _sizes(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {digits(value)}" for name, value in sizes.items())
 
 
-def _predicted(prediction: Prediction, *, asked: bool) -> Iterator[str]:
+def _predicted(evidence: Evidence, prediction: Prediction, *, asked: bool) -> Iterator[str]:
     if prediction.words == NOTHING:
         if asked:
             yield "  not predicted: check says nothing of it\n"
         return
     words = f"{prediction.words} at {_sizes(prediction.sizes)}" if prediction.sizes else prediction.words
-    yield f"  predicted {visible(words)}: {_HELD[prediction.held]}\n"
+    yield f"  predicted {visible(words)}: {held(evidence, prediction)}\n"
+
+
+def held(evidence: Evidence, prediction: Prediction) -> str:
+    """Whether a prediction held; where it did not, what came of that run."""
+    if prediction.held is not False:
+        return "held" if prediction.held else "not run"
+    sizes = prediction.sizes.items()
+    results = [c.result for c in evidence.cases if sizes <= c.sizes.items() and c.result != "inconclusive"]
+    if all(x == "ok" for x in results):
+        return "did not hold, nothing is wrong in that run"
+    return "did not hold, another element, thread or access is wrong in that run"
 
 
 def _wrong(places: Sequence[Mapping[str, Any]]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.harness import Values
-    from cudalint.confirm.oracle import Fault
+    from cudalint.confirm.oracle import Fault, Flagged, Run
     from cudalint.facts.events import CallEvent, Flow
     from cudalint.facts.model import HostFunction
     from cudalint.facts.terms import Poly, Term
@@ -246,11 +246,21 @@ def _first(handled: int, count: int) -> str:
 
 
 def experiment_cl217(bench: Bench) -> Plan:
-    """Accesses outside of buffers as large as the host allocates; of copies and fills, what they leave out."""
+    """Accesses outside of buffers as large as the host allocates; of copies and fills, what they leave out. Where one
+    call is flagged, of its own buffer, and what it leaves out itself."""
     from cudalint.confirm.experiment import Plan, oracle
 
     launch = bench.launch
-    found = [] if launch is None else [x.memory for x in miscounts(launch.flow, [launch]) if not x.memory.allocates]
+    calls = [] if launch is None else [x.memory for x in miscounts(launch.flow, [launch])]
+    names = None
+    if launch is not None and bench.flagged is not None:
+        calls = [x for x in calls if _stands_at(x.event, bench.flagged)]
+        own = {name for x in calls if x.allocates for name in x.names}
+        names = {obj.name for obj, p in launch.objects().items() if p.obj.name in own}
+    found = [x for x in calls if not x.allocates]
+
+    def judge(run: Run) -> Fault | None:
+        return oracle.outside(run, names=names)
 
     def host(values: Values) -> Fault | None:
         for memory in found:
@@ -267,4 +277,8 @@ def experiment_cl217(bench: Bench) -> Plan:
                 return oracle.Fault("stale-read", text, first)
         return None
 
-    return Plan(bench.trials(), oracle.outside, first=("first element outside",), host=host)
+    return Plan(bench.trials(), judge, first=("first element outside",), host=host)
+
+
+def _stands_at(event: CallEvent, flagged: Flagged) -> bool:
+    return (event.fn.file, event.node.start, event.node.end) == flagged[:3]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from cudalint.confirm.experiment import Bench, Plan
+    from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Access, Flow, Induction
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
@@ -451,15 +452,25 @@ _HELP = {
 
 
 def experiment_cl401(bench: Bench) -> Plan:
-    """Results that lie on the other side of all inputs."""
+    """Results that lie on the other side of all inputs. Where no wrong identity is seen in the source, memory that
+    nothing has written may be what they come from."""
     from cudalint.confirm.experiment import Plan, oracle
+    from cudalint.sim.values import Unsupported
 
     chosen = bench if bench.launch is not None else bench.alone()
     found = next(_fills(chosen.kernel), None)
     ops = set(_used(chosen.kernel))
     op = found.op if found is not None else next(iter(sorted(ops)), "max")
     chosen.harness.constant = _WRONG_SIDE[op]
-    return Plan(chosen.trials(), oracle.beyond(op, _WRONG_SIDE[op]), anywhere=True, bench=chosen)
+    beyond = oracle.beyond(op, _WRONG_SIDE[op])
+
+    def judge(run: Run) -> Fault | None:
+        fault = beyond(run)
+        if fault is not None and found is None and oracle.unset(run) is not None:
+            raise Unsupported("what is read before anything has written it may be what the results come from")
+        return fault
+
+    return Plan(chosen.trials(), judge, anywhere=True, bench=chosen)
 
 
 def _used(kernel: Kernel) -> Iterator[str]:

@@ -421,12 +421,14 @@ def _of_the_block_named(run: Experiment, bench: Bench) -> Experiment:
     return run._replace(blocks=[x + gx * (y + gy * z)])
 
 
-def _planes(bench: Bench) -> Callable[[Obj, int, Case], int]:
-    """Makes buffers that are no larger than the plane whose rows are touched, where the host does not say."""
+def _planes(bench: Bench, *, own_row: bool = False) -> Callable[[Obj, int, Case], int]:
+    """Makes buffers that are no larger than the plane whose rows are touched, where the host does not say; with
+    ``own_row``, also where threads touch their own rows only."""
     rows = [row for access in _plain(bench.kernel) if (row := _row(bench.kernel, access)) is not None]
     planes: dict[Obj, Poly] = {}
     for item in rows:
-        if _on_both_sides(item, [x for x in rows if x.access.obj is item.access.obj]):
+        others = [x for x in rows if x.access.obj is item.access.obj]
+        if _on_both_sides(item, others) or (own_row and not any(x.offset for x in others)):
             planes[item.access.obj] = t.multiply(_size(item.base), {(item.pitch,): 1}) or {}
     passed = bench.launch.objects() if bench.launch is not None else {}
 
@@ -448,6 +450,7 @@ def experiment_cl403(bench: Bench) -> Plan:
     from cudalint.sim.values import Unsupported
 
     chosen = bench if bench.witness is None or bench.as_predicted() else bench.alone()
+    chosen.harness.adjusted = _planes(chosen, own_row=True)
 
     def judge(run: Run) -> Fault | None:
         found = oracle.outside(run)
