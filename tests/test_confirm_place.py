@@ -82,6 +82,7 @@ def test_another_access_is_said_to_be_another(tmp_path: Path) -> None:
     """There is room for `in[g + 128]`, so that `in[g]` does not leave the array in the one run that is predicted."""
     found = _evidence(tmp_path, HALO, "CL209")
     assert (found[3, "in[g]"].reason or "").endswith(f"writes `out[1]`, of 1 element (line 3){ELSEWHERE}")
+    found = _evidence(tmp_path, HALO.replace("out[g] =", "if (g < n) out[g] ="), "CL209")
     assert ELSEWHERE not in (found[4, "in[g + 128]"].reason or "")
 
 
