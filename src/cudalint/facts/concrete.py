@@ -38,13 +38,15 @@ _MOST = 2
 
 class Launched(NamedTuple):
     """A launch in numbers: ``values`` are those of the kernel's parameters and dimensions, ``sizes`` the same by name
-    as a witness shows them. ``free`` are the parameters that nothing in the source fixes."""
+    as a witness shows them. ``free`` are the parameters that nothing in the source fixes. ``launch`` is the visible
+    one, None where the kernel is taken by itself."""
 
     grid: Triple
     block: Triple
     values: dict[Term, Any]
     sizes: dict[str, int]
     free: frozenset[Term]
+    launch: Launch | None = None
 
 
 def launches(
@@ -114,7 +116,7 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
             continue
         done.add(key)
         free = frozenset(x for x, actual in mapping.items() if t.leaves(actual))
-        yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free)
+        yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free, launch)
 
 
 def read_ends(flow: Flow) -> list[Term]:

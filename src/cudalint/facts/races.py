@@ -290,7 +290,7 @@ def conflicting(a: Access, b: Access) -> bool:
 def _within(guard: Guard | None, base: Guard | None) -> bool:
     """Whether nothing but early exits and the loop itself decides who comes here from ``base``."""
     while guard is not None and guard is not base:
-        if guard.why not in ("return", "assert", "loop"):
+        if guard.why not in ("return", "assert", "implied", "loop"):
             return False
         guard = guard.parent
     return True
@@ -300,15 +300,16 @@ def _within(guard: Guard | None, base: Guard | None) -> bool:
 
 
 class _Touch:
-    """One access by one thread, with where and when it was."""
+    """One access by one thread, with where and when it was, and all values as they were then for a store."""
 
-    __slots__ = ("access", "interval", "passes", "phase", "thread", "warp")
+    __slots__ = ("access", "env", "interval", "passes", "phase", "thread", "warp")
 
     def __init__(
-        self, access: Access, thread: int, interval: int, phase: int, warp: int, passes: tuple[tuple[Loop, int], ...]
-    ) -> None:
+        self, access: Access, thread: int, interval: int, phase: int, warp: int, passes: tuple[tuple[Loop, int], ...],
+        env: dict[Term, Any],
+    ) -> None:  # fmt: skip
         self.access, self.thread, self.interval, self.phase, self.warp = access, thread, interval, phase, warp
-        self.passes = passes
+        self.passes, self.env = passes, env
 
 
 class _Cell:
@@ -367,6 +368,9 @@ class Replay:
             self.warps.append(blocks.setdefault(block, len(blocks)) * 32 + linear // 32)
         self.uniform: dict[Term, bool] = {}
         self.alive = [True] * len(threads)
+        self.stored = {x.obj for x in flow.accesses if x.mode != "r"}
+        self.kept: dict[int, dict[Term, Any]] = {}
+        """The threads' values at this moment, where something has been stored with them."""
         self.interval = self.phase = 0
         self.memo: dict[Guard, list[int]] = {}
         self.running: dict[Loop, list[int]] = {}
@@ -515,19 +519,25 @@ class Replay:
             if address is None:
                 self.open.setdefault(item, []).append(i)
                 if item in self.counters:
-                    self.count(_Touch(item, i, self.interval, self.phase, self.warps[i], self.passes), array)
+                    self.count(self.touched(item, i), array)
                 continue
             if extent is not None and not 0 <= address < extent:
                 if item in self.sized:
                     self.overrun.add(item.obj)
                 continue
-            touch = _Touch(item, i, self.interval, self.phase, self.warps[i], self.passes)
+            touch = self.touched(item, i)
             base, rest = address, frozenset[Any]()
             if symbolic:
                 base, rest = self.address(fixed, env) or 0, self.multiples(symbolic, env)
             for k in range(item.width):
                 if self.touch(touch, (array, base + k, rest), address + k):
                     break
+
+    def touched(self, item: Access, thread: int) -> _Touch:
+        env = self.envs[thread]
+        if item.mode == "w" and self.passes:
+            env = self.kept.get(thread) or self.kept.setdefault(thread, dict(env))
+        return _Touch(item, thread, self.interval, self.phase, self.warps[thread], self.passes, env)
 
     def address(self, parts: list[tuple[tuple[Term, ...], int]], env: dict[Term, Any]) -> int | None:
         """A sum of products as the thread of ``env`` has it; None where a part has no value."""
@@ -625,10 +635,21 @@ class Replay:
         x, y = a.access.value, b.access.value
         if x is None or y is None:
             return True
-        first, second = self.value(x, self.envs[a.thread]), self.value(y, self.envs[b.thread])
+        first, second = self.value(x, a.env), self.value(y, b.env)
         if first is not None and second is not None:
             return bool(first == second)
-        return not (depends(x) or depends(y))
+        return not (depends(x) or depends(y)) or (x is y and self.agree(x, a, b))
+
+    def agree(self, term: Term, a: _Touch, b: _Touch) -> bool:
+        """Whether a term comes to the same for both: loads do from one place that the kernel writes nothing to."""
+        first, second = self.value(term, a.env), self.value(term, b.env)
+        if first is not None and second is not None:
+            return bool(first == second)
+        parts = term.args
+        if term.op == "atom":
+            constant = term.data.kind == "load" and term.data.data is not None and term.data.data not in self.stored
+            parts = term.data.inputs if constant else ()
+        return bool(parts) and all(self.agree(x, a, b) for x in parts)
 
     def meet(self, a: _Touch, b: _Touch, address: int, *, by_data: bool = False) -> None:
         loop, passes = None, (0, 0)
@@ -679,7 +700,7 @@ class Replay:
         self.memo, self.passes = outer, before
         for env in self.envs:
             for info in inductions:
-                env.pop(info.term, None)  # type: ignore[arg-type]  # absent is all the same
+                self.put(env, info.term, None)
         if not ended and body.sync:
             self.part()  # what the passes not seen come to is not known
 
@@ -691,10 +712,10 @@ class Replay:
             return [self.value(term, self.envs[0])] * len(self.envs)
         return [self.value(term, env) for env in self.envs]
 
-    @staticmethod
-    def put(env: dict[Term, Any], atom: Term | None, value: Any) -> None:
+    def put(self, env: dict[Term, Any], atom: Term | None, value: Any) -> None:
         if atom is None:
             return
+        self.kept.clear()
         if value is None:
             env.pop(atom, None)
         else:
@@ -725,7 +746,7 @@ class Replay:
                 if state and leaving_by_it[i] != 0:
                     running[i] = _NO
                     for leaving, _ in self.exits.get(loop, ()):
-                        self.envs[i].pop(leaving, None)
+                        self.put(self.envs[i], leaving, None)
 
 
 def is_of_data(term: Term) -> bool:

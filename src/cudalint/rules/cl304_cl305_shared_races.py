@@ -46,7 +46,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             line = item.later.fn.file.span(item.later.node.start, item.later.node.end).line
             keys = {(code, item.later.obj), (item.later.obj, item.later.fn, line)}
             if told.isdisjoint(keys) and _of_block(kernel, item, same[0]):
-                yield _draft(code, item, same[0], _repair(kernel, item))
+                yield _draft(kernel, code, item, same[0])
             told |= keys
 
 
@@ -103,7 +103,7 @@ def _repair(kernel: Kernel, item: Meeting) -> FixDraft | None:
     return barriers.between(kernel, item.earlier, item.later)
 
 
-def _draft(code: str, item: Meeting, launched: Launched, fix: FixDraft | None) -> Draft:
+def _draft(kernel: Kernel, code: str, item: Meeting, launched: Launched) -> Draft:
     a, b = item.earlier, item.later
     name = f"`{a.obj.name}[{item.address}]`" if a.obj.extent != 1 else f"`{a.obj.name}`"
     one, other = (launches.position(x[1], launched.block) for x in (item.first, item.second))
@@ -133,10 +133,12 @@ def _draft(code: str, item: Meeting, launched: Launched, fix: FixDraft | None) -
             if a is b and a.mode == "rw"
             else "a barrier between the two"
         )
+    words, place = launches.which(kernel, launched.launch, b.fn.file)
     return Draft(
-        code, b.fn, b.fn.file, b.node.start, b.node.end, message, text,
+        code, b.fn, b.fn.file, b.node.start, b.node.end, message + words, text,
         Witness(launched.sizes, launched.grid, launched.block, item.second, values),
-        ((a.fn.file, a.node.start, a.node.end, "the first access"), *support.calls(b)), fix=fix,
+        ((a.fn.file, a.node.start, a.node.end, "the first access"), *place, *support.calls(b)),
+        fix=_repair(kernel, item),
     )  # fmt: skip
 
 

@@ -15,14 +15,14 @@ from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
-from cudalint.rules.trials import Trial, Visit, shown, trials, value, visits
+from cudalint.rules.trials import Trial, Visit, others, shown, trials, value, visits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access
-    from cudalint.facts.model import Kernel
+    from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
 
 CODES = ("CL404",)
@@ -109,17 +109,18 @@ def _outside(kernel: Kernel, access: Access, index: Term) -> _Outside | None:
                 return _Outside(trial, visit, at if at < 0 else max(at, extent))
         return None
 
-    for trial in islice(_cases(kernel, terms), _TRIES):
-        if first(trial, every=False) is not None:
-            return first(trial, every=True)
+    for launch in (None, *others(kernel)):
+        for trial in islice(_cases(kernel, terms, launch), _TRIES):
+            if first(trial, every=False) is not None:
+                return first(trial, every=True)
     return None
 
 
-def _cases(kernel: Kernel, terms: list[Term]) -> Iterator[Trial]:
+def _cases(kernel: Kernel, terms: list[Term], launch: Launch | None) -> Iterator[Trial]:
     """Trials with a block that the source fixes: a visible launch's, else the largest by ``__launch_bounds__``."""
     known = {x for x in shown(kernel) if all(x.known_block(a) is not None for a in "xyz")}
     bound = kernel.largest_block_x()
-    for trial in trials(kernel, terms, alone=not kernel.launches and bound is not None):
+    for trial in trials(kernel, terms, alone=not kernel.launches and bound is not None, at=launch):
         if trial.launch in known:
             yield trial
         elif trial.launch is None and bound is not None:
@@ -132,16 +133,18 @@ def _draft(kernel: Kernel, access: Access, found: _Outside) -> Draft:
     extent, element = access.obj.extent or 0, support.element(access, found.element)
     where = launches.thread_words((visit.block, visit.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
+    launched, related = launches.which(kernel, trial.launch, access.fn.file)
     return Draft(
         "CL404", access.fn, access.fn.file, access.node.start, access.node.end,
         f"`{support.text(access.fn, access.node)}` leaves the shared array: `{access.obj.name}` has "
-        f"{plural(extent, 'element')}, and {at}{where} comes to element {digits(element)}",
+        f"{plural(extent, 'element')}, and {at}{where} comes to element {digits(element)}"
+        f"{launched}",
         _help(access),
         Witness(
             trial.sizes, trial.grid, trial.block, (visit.block, visit.thread),
             {"index": element, "elements": extent},
         ),
-        (*support.launched_at(kernel, 1), *support.calls(access)),
+        (*(related or support.launched_at(kernel, 1)), *support.calls(access)),
     )  # fmt: skip
 
 

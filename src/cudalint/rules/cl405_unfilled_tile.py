@@ -15,14 +15,14 @@ from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
-from cudalint.rules.trials import Trial, counts_blocks, last_pass, trials, unreached, value
+from cudalint.rules.trials import Trial, counts_blocks, last_pass, others, trials, unreached, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.facts.events import Access, Barrier, Collective, Event, Guard, Loop, Obj
-    from cudalint.facts.model import Kernel
+    from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.rules.support import Triple
 
@@ -108,7 +108,7 @@ def check_tile(kernel: Kernel) -> Iterator[Draft]:
 
 def _in_range(access: Access) -> Guard | None:
     """The bounds test under which a store stands: of the thread's place in the grid against a runtime size."""
-    return next((g for g in chain(access.guard) if g.why != "assert" and _is_range_test(g.term)), None)
+    return next((g for g in chain(access.guard) if g.why not in ("assert", "implied") and _is_range_test(g.term)), None)
 
 
 def _is_range_test(term: Term) -> bool:
@@ -138,7 +138,11 @@ def _written_elsewhere(kernel: Kernel, obj: Obj) -> bool:
 def _step(access: Access) -> _Step | None:
     if access.scalar is None:
         return None
-    guards = [support.first_pass(support.over_passes(g.term)) for g in chain(access.guard) if g.why != "assert"]
+    guards = [
+        support.first_pass(support.over_passes(g.term))
+        for g in chain(access.guard)
+        if g.why not in ("assert", "implied")
+    ]
     loops = [g.loop for g in chain(access.guard) if g.loop is not None][::-1]
     index = support.first_pass(support.over_passes(from_poly(access.scalar, I64)))
     common = [g for g in guards if not _of_thread(t.leaves(g))]
@@ -154,13 +158,22 @@ def _of_thread(leaves: Iterable[Term]) -> bool:
 
 
 def _hole(kernel: Kernel, stores: list[_Step], load: _Step | None, budget: _Budget) -> _Hole | None:
-    """A hole in one block or pass that is none in another: the tile is filled where everybody is in range."""
+    """A hole at a visible launch or in the kernel by itself."""
     if load is None or any(_is_own(s, load) for s in stores):
         return None
     terms = [x for s in (*stores, load) for x in (s.position, *s.guards)]
+    for launch in (None, *others(kernel)):
+        found = _hole_at(_cases(kernel, terms, launch), stores, load, budget)
+        if found is not None:
+            return found
+    return None
+
+
+def _hole_at(cases: Iterable[Trial], stores: list[_Step], load: _Step, budget: _Budget) -> _Hole | None:
+    """A hole in one block or pass that is none in another: the tile is filled where everybody is in range."""
     hole: _Hole | None = None
     whole = False
-    for case in _cases(kernel, terms):
+    for case in cases:
         # All passes of loops are gone through, not the one of the case.
         trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
         x, y, z = trial.grid
@@ -189,8 +202,8 @@ def _is_own(store: _Step, load: _Step) -> bool:
     )
 
 
-def _cases(kernel: Kernel, terms: list[Term]) -> Iterator[Trial]:
-    cases = islice(trials(kernel, terms), _CASES)
+def _cases(kernel: Kernel, terms: list[Term], launch: Launch | None) -> Iterator[Trial]:
+    cases = islice(trials(kernel, terms, at=launch), _CASES)
     yield from islice(cases, _TRIES)
     yield from islice(filter(_ends_early, cases), _MORE)
 
@@ -302,17 +315,18 @@ def _tile_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Dr
     exact = unreached(kernel, trial)
     where = launches.thread_words((found.block, found.thread), trial.grid, trial.block)
     at = f"at {launches.told(trial.sizes)} " if trial.sizes else ""
+    launched, related = launches.which(kernel, trial.launch, load.fn.file)
     return Draft(
         "CL405", load.fn, load.fn.file, load.node.start, load.node.end,
         f"this reads positions of `{load.obj.name}` that are stored only where {under}: {at}{where} reads element "
-        f"{found.position}, which holds what was left there{support.EXACT if exact else ''}",
+        f"{found.position}, which holds what was left there{launched}{support.EXACT if exact else ''}",
         "store the identity of what is computed in an `else`, or fill the array before",
         Witness(
             trial.sizes, None if exact else trial.grid, trial.block, (found.block, found.thread),
             {"position": found.position},
         ),
         ((store.fn.file, store.node.start, store.node.end, "stored here, by threads in range only"),
-         *support.calls(load)),
+         *related, *support.calls(load)),
         "warning" if exact else None,
     )  # fmt: skip
 

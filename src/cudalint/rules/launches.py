@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cudalint.facts.events import Guard, LaunchEvent, Obj, Value
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
+    from cudalint.frontend.source import SourceFile
     from cudalint.rules.support import Place, Triple
 
 _NEAR = 100
@@ -253,6 +254,13 @@ def launched(launch: Launch) -> Place:
     """The launch as a related place."""
     event = launch.event
     return event.fn.file, event.node.start, event.node.end, f"{event.node.kernel or 'the kernel'} is launched here"
+
+
+def which(kernel: Kernel, launch: Launch | None, seen_from: SourceFile) -> tuple[str, tuple[Place, ...]]:
+    """The launch that a finding in the kernel is about, in words and as a related place, where several are visible."""
+    if launch is None or len(kernel.launches) < 2:
+        return "", ()
+    return f" (launched on {support.line(launch.event, seen_from)})", (launched(launch),)
 
 
 def kernel_place(kernel: Kernel) -> Place:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Poly, Term
     from cudalint.rules.support import Triple
 
+_MOST_BLOCKS = 4
+"""Further blocks in which a kernel is tried."""
 _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim"})
 _SHOWN = frozenset({"device", "argc"})
 
@@ -58,21 +60,22 @@ class Trial(NamedTuple):
 
 
 def trials(
-    kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared: bool = False, promised: bool = True
-) -> Iterator[Trial]:
+    kernel: Kernel, terms: Iterable[Term], *, alone: bool = True, shared: bool = False, promised: bool = True,
+    at: Launch | None = None,
+) -> Iterator[Trial]:  # fmt: skip
     """The trials for ``terms``, induction variables of which are written over the passes of their loops.
 
     Atoms that differ from thread to thread and are not made of launch built-ins (data) get no value; with ``shared``
     those that all lanes of a warp share get one, and one warp is to be looked at.
     Without ``alone`` only visible launches are tried, and with it too where a launched kernel tells its last block
     from the rest: how many blocks its sizes get is the host's to say. Without ``promised`` the kernel alone has sizes
-    too that every visible launch refuses.
+    too that every visible launch refuses. ``at`` is a visible launch of which alone there are to be trials.
     """
     own = [support.over_passes(x) for x in terms]
     uniformity = kernel.uniformity()
     leaves = {x for term in own for x in t.leaves(term)}
     data = {x for x in leaves if x.data.kind not in _LAUNCH_KINDS and _is_data(x, uniformity.level(x), shared)}
-    for launch in shown(kernel):
+    for launch in shown(kernel) if at is None else (at,):
         constants = support.passed_constants(launch, own)
         # `n` of `for (…) n *= extents[i]`: a size that no parameter is
         totals = [x for x in search.leaves_of(launch.mapping.values()) if x.data.kind == "exit"]
@@ -80,7 +83,7 @@ def trials(
             env = support.with_parameters(launch, case.env)
             made = {x.data.name: case.env[x] for x in totals if x in case.env}
             yield Trial(launch, env, case.grid, case.block, {**constants, **made, **case.named})
-    if alone and not (kernel.launches and any(map(counts_blocks, own))):
+    if alone and at is None and not (kernel.launches and any(map(counts_blocks, own))):
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.
             if not promised or not kernel.launches or any(_lets_through(x, case.env) for x in kernel.launches):
@@ -110,6 +113,15 @@ def shown(kernel: Kernel) -> list[Launch]:
         if x.grid is not None and x.block is not None
         and all(search.is_size(leaf) or leaf.data.kind in _SHOWN for d in (*x.grid, *x.block) for leaf in t.leaves(d))
     ]  # fmt: skip
+
+
+def others(kernel: Kernel) -> list[Launch]:
+    """Of the visible launches after the first those in known blocks other than any before: what is sound in one block
+    may not be in another."""
+    found: dict[tuple[int | None, ...], Launch] = {}
+    for launch in shown(kernel):
+        found.setdefault(tuple(launch.known_block(a) for a in "xyz"), launch)
+    return [launch for block, launch in found.items() if None not in block][1 : _MOST_BLOCKS + 1]
 
 
 def unreached(kernel: Kernel, trial: Trial) -> bool:
