@@ -128,10 +128,10 @@ def _no_return(walker: Walker, node: ir.Call, name: str) -> Value:
 
 
 def _block_barrier(walker: Walker, node: ir.Call, name: str) -> Value:
-    for arg in node.args:
-        walker.value(arg)
+    args = [walker.term(walker.value(arg)) for arg in node.args]
     _barrier(walker, node, name, "block")
-    return walker.fresh("call", name, node.type, level=UNIFORM)
+    result = walker.fresh("call", name, node.type, level=UNIFORM)
+    return walker.vote(name, result, args[0]) if args else result
 
 
 def _barrier(
@@ -169,7 +169,8 @@ def _collective(walker: Walker, node: ir.Call, name: str) -> Value:
         _barrier(walker, node, name, "warp")
         return walker.fresh("call", name, node.type)
     if name in WARP_UNIFORM_RESULTS or name in ("__ballot", "__any", "__all"):
-        return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+        result = walker.fresh("call", name, node.type, level=WARP_UNIFORM)
+        return walker.vote(name, result, value) if value is not None else result
     lane = args[2] if masked and len(args) > 2 else args[1] if not masked and len(args) > 1 else None
     if name in ("__shfl_sync", "__shfl") and lane is not None and lane.op == "const":
         return walker.fresh("call", name, node.type, level=WARP_UNIFORM)
@@ -439,7 +440,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             value_in = operands[0] if operands else None
             _exchange(walker, event, f"tile::{name}", value_in, _tile_lanes(type_name), operands=operands[1:])
             level = WARP_UNIFORM if name in ("any", "all", "ballot") else THREAD
-            return walker.fresh("call", name, node.type, level=level)
+            result = walker.fresh("call", name, node.type, level=level)
+            return walker.vote(name, result, value_in) if value_in is not None else result
         return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
     if cub := _CUB_BLOCK.search(type_name):
         walker.value(receiver)

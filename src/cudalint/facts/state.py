@@ -19,6 +19,7 @@ from cudalint.facts.events import (
     Pointer,
     Record,
     chain,
+    conjuncts_of,
 )
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
@@ -95,6 +96,8 @@ class State:
         self.globals: dict[ir.Var, Value] = {}
         self.answers: dict[Value, list[LaunchEvent | Term]] = {}
         """What was answered when it was asked whether the driver took these launches, or what else holds if it did."""
+        self.votes: dict[Term, tuple[str, Term]] = {}
+        """The outcome of a vote: how it was taken (``all``, ``any``, ``count``), and what this thread voted."""
         self.parts: dict[tuple[ir.Var, str], ir.Var] = {}
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}
@@ -287,6 +290,33 @@ class State:
                     asked = self.answers.get(t.bare(answer))
                     if asked and is_success(success):
                         self.started(asked, node)
+            for condition in conjuncts_of(term) if self.votes else ():
+                self.voted(condition, node)
+
+    def vote(self, name: str, result: Term, own: Term) -> Term:
+        """A vote by this name was taken among threads of which this is one."""
+        how = {"and": "all", "all": "all", "or": "any", "any": "any", "ballot": "count", "count": "count"}
+        kind = how.get(name.removeprefix("__syncthreads_").removesuffix("_sync").lstrip("_"))
+        if kind is not None:
+            self.votes[result] = kind, t.truth(own)
+        return result
+
+    def voted(self, condition: Term, node: ir.Node) -> None:
+        """What the outcome of a vote says of this thread: all of them, it among them; none of them, it neither."""
+        if condition.op in ("eq", "ne"):
+            is_equal, sides = condition.op == "eq", condition.args
+        else:
+            is_equal, sides = (
+                condition.op == "lnot",
+                (condition.args[0] if condition.op == "lnot" else condition, t.ZERO),
+            )
+        for outcome, number in (sides, sides[::-1]):
+            kind, own = self.votes.get(t.bare(outcome), ("", t.TRUE))
+            is_zero = number.op == "const" and not number.data
+            if kind in ("any", "count") and is_equal and is_zero:
+                self.follows(t.lnot(own), node)
+            elif (kind == "all" and is_zero and not is_equal) or (kind == "count" and is_equal and not is_zero):
+                self.follows(own, node)
 
     def started(self, launches: Sequence[LaunchEvent | Term], node: ir.Node) -> None:
         """The driver took these launches, as far as they are on the way to here: no dimension of theirs was 0."""

@@ -105,7 +105,11 @@ def _met_by_all(kernel: Kernel, event: Event, at: int, within: Loop | None = Non
     the same for them. ``within`` is a loop at the end of whose body the place is."""
     known = kernel.uniformity()
     guards = [g for g in chain(event.guard) if g.node.start < at or g.loop is within is not None]
-    return all(g.fn is kernel.function and known.divergent(g) == t.UNIFORM for g in guards if g.why != "assert")
+    return all(
+        g.fn is kernel.function and known.divergent(g) == t.UNIFORM
+        for g in guards
+        if g.why not in ("assert", "implied")
+    )
 
 
 __all__ = ["between", "hoisted", "round_the_loop"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CODES = ("CL301", "CL302")
 
 #: Guards that only tell what the threads still here have in common; the rest decide who is here.
-_ALIVE = frozenset({"return", "assert"})
+_ALIVE = frozenset({"return", "assert", "implied"})
 _COUNTERS = frozenset({"loop", "count"})
 _PASSES = 4
 """Passes of a loop that are looked at."""

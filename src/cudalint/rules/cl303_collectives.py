@@ -121,7 +121,7 @@ def _conditions(kernel: Kernel, event: Collective) -> list[_Condition] | None:
     uniformity = kernel.uniformity()
     result = []
     for guard in chain(event.guard):
-        if guard.why == "assert":
+        if guard.why in ("assert", "implied"):
             continue
         found: list[tuple[Term, Term | None]] = [(guard.term, None)]
         loop = guard.loop
