@@ -84,6 +84,11 @@ class Editor:
             self.pages.append(params.uri)
             return t.ShowDocumentResult(True)
 
+        @client.feature(t.WORKSPACE_APPLY_EDIT)
+        async def edited(params: t.ApplyWorkspaceEditParams) -> t.ApplyWorkspaceEditResult:
+            self.apply(params.edit)
+            return t.ApplyWorkspaceEditResult(True)
+
         @client.feature(t.WINDOW_WORK_DONE_PROGRESS_CREATE)
         async def create(_: t.WorkDoneProgressCreateParams) -> None:
             return None
@@ -473,7 +478,10 @@ def test_actions_ignore_on_the_line_and_in_the_file(session: Callable[..., None]
             name = f"{title[-4:]}.cu"
             editor.open(name, FAULTY)
             await editor.diagnostics(name)
-            editor.apply((await editor.actions(name, 5))[title].edit)
+            action = (await editor.actions(name, 5))[title]
+            if action.edit is None:
+                action = await editor.client.code_action_resolve_async(action)
+            editor.apply(action.edit)
             assert await editor.codes(name) == []
         assert "// cudalint: ignore[CL203]" in editor.texts["line.cu"].splitlines()[5]
         assert editor.texts["file.cu"].startswith("// cudalint: ignore-file[CL203]\n")
@@ -504,6 +512,38 @@ def test_a_client_that_cannot_resolve_gets_the_edit_at_once(session: Callable[..
         assert await editor.codes("k.cu") == []
 
     session(edit)
+
+
+def test_a_client_that_cannot_resolve_waits_for_no_repair_it_did_not_ask_for(session: Callable[..., None]) -> None:
+    async def edit(editor: Editor) -> None:
+        editor.open("k.cu", FAULTY)
+        await editor.diagnostics("k.cu")
+        assert [*await editor.actions("k.cu", 0)] == []
+        assert "Make all safe fixes of cudalint" not in await editor.actions("k.cu", 5)
+
+    session(edit)
+
+
+def test_a_client_that_cannot_resolve_has_the_edit_sent_when_it_chooses(session: Callable[..., None]) -> None:
+    async def edit(editor: Editor) -> None:
+        for title in ("Make all safe fixes of cudalint", "Ignore CL203 on this line"):
+            name = f"{title[:4]}.cu"
+            editor.open(name, FAULTY)
+            (found,) = await editor.diagnostics(name)
+            what = "safe" if "safe" in title else found.data["fingerprint"]
+            chosen = t.ExecuteCommandParams("cudalint.apply", arguments=[editor.uri(name), what])
+            # the client's library takes an action that has a command for a command
+            action = (await editor.actions(name, 5))[title]
+            assert str({"title": title, "command": chosen.command, "arguments": chosen.arguments}) == action.command
+            await editor.client.workspace_execute_command_async(chosen)
+            assert await editor.codes(name) == []
+        # of a text that has no such finding (any more)
+        await editor.client.workspace_execute_command_async(
+            t.ExecuteCommandParams("cudalint.apply", arguments=[editor.uri(name), "gone"])
+        )
+        assert await editor.codes(name) == []
+
+    session(edit, t.ClientCapabilities(workspace=t.WorkspaceClientCapabilities(apply_edit=True)))
 
 
 def test_the_page_opens_outside(session: Callable[..., None]) -> None:

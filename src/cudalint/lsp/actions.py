@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cudalint.lsp.text import Lines
 
 OPEN = "cudalint.open"
+APPLY = "cudalint.apply"
+REPAIRS = SAFE, ALL = "safe", "all"
 FIX_ALL = f"{types.CodeActionKind.SourceFixAll.value}.cudalint"
 _IGNORED_FILE = re.compile(r"cudalint:[ \t]*ignore-file[ \t]*\[([^\]\r\n]*)(?=\])")
 
@@ -28,27 +30,23 @@ Edits = dict[str, list[types.TextEdit]]
 
 
 def actions(
-    snapshot: Snapshot, at: types.Range, lines_of: Callable[[str], Lines], edit: Callable[[Edits], types.WorkspaceEdit],
-    shown: dict[str, types.Diagnostic],
+    snapshot: Snapshot, at: types.Range, uri: str, lines_of: Callable[[str], Lines],
+    edit: Callable[[Edits], types.WorkspaceEdit], shown: Callable[[Finding], types.Diagnostic],
 ) -> Iterator[types.CodeAction]:  # fmt: skip
-    """The actions for the findings that meet a range. ``shown`` are the diagnostics by fingerprint."""
+    """The actions for the findings that meet a range; what goes through the whole text is put off."""
     lines = lines_of(snapshot.text.path)
     here = [f for f in snapshot.shown if _meets(lines.range(f.span), at)]
-    for finding in here:
-        told = [shown[finding.fingerprint]] if finding.fingerprint in shown else None
+    told = [[shown(f)] for f in here]
+    for finding, about in zip(here, told, strict=True):
         if finding.fix is not None:
             safe = finding.fix.applicability == "safe"
             title = f"{finding.code}: {finding.fix.title}" + ("" if safe else " (look it over)")
             change = edit(_changes(finding.fix.edits, lines_of))
-            yield types.CodeAction(title, types.CodeActionKind.QuickFix, told, is_preferred=safe, edit=change)
-    for finding in here:
-        told = [shown[finding.fingerprint]] if finding.fingerprint in shown else None
-        if finding.code not in (GAP, UNUSED):
-            text = _ignore_line(finding, snapshot, lines)
-            if text:
-                title = f"Ignore {finding.code} on this line"
-                change = edit({finding.span.file: text})
-                yield types.CodeAction(title, types.CodeActionKind.QuickFix, told, edit=change)
+            yield types.CodeAction(title, types.CodeActionKind.QuickFix, about, is_preferred=safe, edit=change)
+    for finding, about in zip(here, told, strict=True):
+        if finding.code not in (GAP, UNUSED) and _can_ignore(finding, snapshot, lines):
+            title = f"Ignore {finding.code} on this line"
+            yield _put_off(title, types.CodeActionKind.QuickFix, uri, finding.fingerprint, about)
     for finding in {f.code: f for f in reversed(here)}.values():
         ignored = _ignore_file(finding, snapshot, lines) if finding.code != UNUSED else None
         if ignored is not None:
@@ -60,13 +58,31 @@ def actions(
 
 
 def fix_all(snapshot: Snapshot, uri: str) -> Iterator[types.CodeAction]:
-    """The actions that repair all of a text; what they change is computed when one is chosen."""
+    """The actions that repair all of a text, put off."""
     fixes = [f.fix for f in snapshot.findings if f.fix is not None]
     if any(fix.applicability == "safe" for fix in fixes):
-        yield types.CodeAction("Make all safe fixes of cudalint", FIX_ALL, data={"uri": uri, "unsafe": False})
+        yield _put_off("Make all safe fixes of cudalint", FIX_ALL, uri, SAFE)
     if any(fix.applicability == "unsafe" for fix in fixes):
         title = "Make all fixes of cudalint, those to look over too"
-        yield types.CodeAction(title, types.CodeActionKind.QuickFix, data={"uri": uri, "unsafe": True})
+        yield _put_off(title, types.CodeActionKind.QuickFix, uri, ALL)
+
+
+def repairs_all(action: types.CodeAction) -> bool:
+    return action.data is not None and action.data["what"] in REPAIRS
+
+
+def _put_off(
+    title: str, kind: str, uri: str, what: str, told: list[types.Diagnostic] | None = None
+) -> types.CodeAction:
+    """An action whose edit is computed when it is chosen: ``what`` says which, in the text behind the URI."""
+    return types.CodeAction(title, kind, told, data={"uri": uri, "what": what})
+
+
+def ignore_line(finding: Finding, snapshot: Snapshot, lines: Lines) -> list[types.TextEdit]:
+    """What ``--add-ignore`` would write: a comment behind the line, or the code in one that is there."""
+    data = snapshot.text.data
+    new, _ = add_at(finding.span.file, data, [(finding.span, finding.code)])
+    return whole_text(decode(new).raw.decode(), lines) if new != data else []
 
 
 def whole_text(new: str, lines: Lines) -> list[types.TextEdit]:
@@ -98,11 +114,9 @@ def _changes(edits: Iterable[Edit], lines_of: Callable[[str], Lines]) -> Edits:
     return found
 
 
-def _ignore_line(finding: Finding, snapshot: Snapshot, lines: Lines) -> list[types.TextEdit]:
-    """What ``--add-ignore`` would write: a comment behind the line, or the code in one that is there."""
-    data = snapshot.text.data
-    new, _ = add_at(finding.span.file, data, [(finding.span, finding.code)])
-    return whole_text(decode(new).raw.decode(), lines) if new != data else []
+def _can_ignore(finding: Finding, snapshot: Snapshot, lines: Lines) -> bool:
+    """Can a comment be written? In a string of Python that has to be tried."""
+    return not is_host(finding.span.file) or bool(ignore_line(finding, snapshot, lines))
 
 
 def _ignore_file(finding: Finding, snapshot: Snapshot, lines: Lines) -> types.TextEdit | None:

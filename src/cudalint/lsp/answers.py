@@ -11,12 +11,13 @@ from lsprotocol import types
 from pygls.capabilities import get_capability
 
 from cudalint.lsp import actions, lenses
-from cudalint.lsp.diagnostics import uri_of, verdict_of
+from cudalint.lsp.diagnostics import diagnostic, uri_of, verdict_of
 from cudalint.lsp.hover import hover
 from cudalint.lsp.proving import Proving
 
 if TYPE_CHECKING:
     from cudalint.contracts.command import Contract
+    from cudalint.findings import Finding
     from cudalint.lsp.server import Open, Server
     from cudalint.lsp.session import Snapshot
 
@@ -50,37 +51,75 @@ async def actions_at(ls: Server, params: types.CodeActionParams) -> list[types.C
     if found is None:
         return []
     one, snapshot = found
-    told = {d.data["fingerprint"]: d for d in ls.diagnostics(one) if isinstance(d.data, dict)}
-    lines_of = functools.partial(ls.lines_of, snapshot=snapshot)
-    offered = await ls.compute(
-        lambda: [
-            *actions.actions(snapshot, params.range, lines_of, functools.partial(edit, ls), told),
-            *actions.fix_all(snapshot, one.uri),
-        ],
-        one.text.path,
-    )
-    every = offered or []
     only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
-    if only:
-        every = [a for a in every if any(f"{_kind(a)}.".startswith(f"{kind}.") for kind in only)]
+    lines_of = functools.partial(ls.lines_of, snapshot=snapshot)
+
+    def shown(finding: Finding) -> types.Diagnostic:
+        return diagnostic(finding, lines_of, one.verdicts.get(finding.fingerprint))
+
+    def offered() -> list[types.CodeAction]:
+        every = [*actions.fix_all(snapshot, one.uri)]
+        if not only or any(_within(types.CodeActionKind.QuickFix.value, kind) for kind in only):
+            change = functools.partial(edit, ls)
+            every = [*actions.actions(snapshot, params.range, one.uri, lines_of, change, shown), *every]
+        return [a for a in every if not only or any(_within(_kind(a), kind) for kind in only)]
+
+    every = await ls.compute(offered, one.text.path) or []
     later = get_capability(ls.client_capabilities, "text_document.code_action.resolve_support.properties")
-    if "edit" not in (later or ()):
-        every = [await resolve(ls, each) for each in every]
-    return every
+    if "edit" in (later or ()):
+        return every
+    if get_capability(ls.client_capabilities, "workspace.apply_edit"):
+        return [_as_command(action) for action in every]
+    # Nothing can be put off: all of the text is repaired for a client that asks for a kind of action, not in passing.
+    return [await resolve(ls, action) for action in every if only or not actions.repairs_all(action)]
+
+
+def _as_command(action: types.CodeAction) -> types.CodeAction:
+    """The action for a client that cannot ask for the edit: where that was put off, the server sends it."""
+    if action.data is not None:
+        action.command = types.Command(action.title, actions.APPLY, arguments=[action.data["uri"], action.data["what"]])
+        action.data = None
+    return action
+
+
+async def apply(ls: Server, uri: str, what: str) -> None:
+    """Have the client make an edit that was put off."""
+    change = await put_off(ls, uri, what)
+    if change is not None:
+        await ls.workspace_apply_edit_async(types.ApplyWorkspaceEditParams(change))
 
 
 async def resolve(ls: Server, action: types.CodeAction) -> types.CodeAction:
     """The action with its edit, where that was put off."""
-    if not isinstance(action.data, dict):
-        return action
-    found = await ls.current(action.data["uri"])
-    if found is not None:
-        one, snapshot = found
-        unsafe, texts = bool(action.data["unsafe"]), ls.texts()
-        new = await ls.compute(lambda: ls.session.repaired(snapshot.text, texts, unsafe=unsafe), snapshot.text.path)
-        if new is not None:
-            action.edit = edit(ls, {snapshot.text.path: actions.whole_text(new, one.lines)})
+    if isinstance(action.data, dict):
+        action.edit = await put_off(ls, action.data["uri"], action.data["what"])
     return action
+
+
+async def put_off(ls: Server, uri: str, what: str) -> types.WorkspaceEdit | None:
+    """The edit of an action that was put off; None where the text has no such finding any more."""
+    found = await ls.current(uri)
+    if found is None:
+        return None
+    one, snapshot = found
+    if one.edits is None or one.edits[0] is not snapshot:
+        one.edits = (snapshot, {})
+    known = one.edits[1]
+    if what not in known:
+        texts, lines = ls.texts(), one.lines
+
+        def edits() -> list[types.TextEdit]:
+            if what not in actions.REPAIRS:
+                finding = next((f for f in snapshot.shown if f.fingerprint == what), None)
+                return [] if finding is None else actions.ignore_line(finding, snapshot, lines)
+            new = ls.session.repaired(snapshot.text, texts, unsafe=what == actions.ALL)
+            return [] if new is None else actions.whole_text(new, lines)
+
+        made = await ls.compute(edits, snapshot.text.path)
+        if made is None:
+            return None
+        known[what] = made
+    return edit(ls, {snapshot.text.path: known[what]}) if known[what] else None
 
 
 def edit(ls: Server, edits: actions.Edits) -> types.WorkspaceEdit:
@@ -141,6 +180,10 @@ async def confirm(ls: Server, uri: str, fingerprints: list[str]) -> None:
             one.proving = None
         if ls.open.get(one.text.path) is one and (one.check is None or one.check.done()):
             ls.publish(one, one.snapshot)
+
+
+def _within(kind: str, asked: str) -> bool:
+    return f"{kind}.".startswith(f"{asked}.")
 
 
 def _kind(action: types.CodeAction) -> str:

@@ -105,6 +105,10 @@ def server() -> Server:
         else:
             ls.window_show_message(types.ShowMessageParams(types.MessageType.Info, url))
 
+    @ls.command(actions.APPLY)
+    async def apply(uri: str, what: str) -> None:
+        await answers.apply(ls, uri, what)
+
     @ls.command(lenses.CONFIRM)
     async def confirm(uri: str, fingerprints: list[str]) -> None:
         ls.start(answers.confirm(ls, uri, fingerprints))

@@ -47,6 +47,8 @@ class Open:
         self.snapshot: Snapshot | None = None
         self.check: asyncio.Task[None] | None = None
         self.contracts: tuple[Snapshot, list[Contract]] | None = None
+        self.edits: tuple[Snapshot, dict[str, list[types.TextEdit]]] | None = None
+        """What was computed of the actions that are put off."""
         self.verdicts: dict[str, Verdict] = {}
         self.proving: Proving | None = None
 
