@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cudalint.confirm.command import proved
@@ -10,8 +11,6 @@ from cudalint.engine import Options, check
 from cudalint.select import Layer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Cudalint
 
     from cudalint.findings import Evidence
@@ -115,3 +114,19 @@ def test_memory_that_nothing_has_written_is_no_wrong_identity(write: Any, cudali
     assert "inconclusive: what is read before anything has written it" in result.stdout
     write("k.cu", MAXIMUM.replace("<<<(n - 1) / 128 + 1, 128>>>", "<<<(n - 1) / 256 + 1, 256>>>"))
     assert "not reproduced" in cudalint("confirm", "--as", "CL401", "k.cu").stdout
+
+
+TILED = Path(__file__).parents[1] / "fixtures" / "CL209-missing-bounds-guard" / "faulty-loop-of-tiles.cu"
+
+
+def test_a_loop_that_makes_no_pass_shows_nothing(tmp_path: Path) -> None:
+    """At less than a tile nothing is read, and rows past the end are no elements of the rest."""
+    found = _evidence(tmp_path, TILED.read_text(encoding="utf-8"), "CL209", "CL215")
+    for evidence in found.values():
+        assert evidence.prediction is not None
+        assert (evidence.verdict, evidence.sizes, evidence.prediction.sizes) == ("confirmed", {"n": 17}, {"n": 17})
+        assert evidence.cases[0].result == "ok"
+    ((_, rest),) = [(k, e) for k, e in found.items() if "for" in k[1]]
+    assert rest.first_wrong == 17 * 17 - 1
+    assert rest.prediction is not None
+    assert rest.prediction.held

@@ -605,13 +605,18 @@ class Harness:
                     index = t.add({(TID[axis.name],): 1}, t.multiply(axis.block, {(BID[axis.grid],): 1}) or {})
                     index.update({(count,): step for count, step in tiled(p, axis)})
                     p = _at_most(p, index, {(): size - 1})
+        for place, size in self.tiled(access, case):
+            p = _at_most(p, place.place, {(): size - 1})
+        return p
+
+    def tiled(self, access: Access, case: kernels.Case) -> Iterator[tuple[tiles.Coordinate, int]]:
+        """The coordinates of an address along folded blocks or loops over tiles, and the sizes along them."""
         found = tiles.coordinates(expand(access.scalar or {}))
         for place in found:
             if place.digits and (place.is_folded or place.counters):
                 size = self._tile_size(place, found, case)
                 if size is not None:
-                    p = _at_most(p, place.place, {(): size - 1})
-        return p
+                    yield place, size
 
     def _last(self, item: kernels.Coordinate, case: kernels.Case, p: Poly) -> Poly:
         """The greatest index that a tested coordinate is meant to have in the address ``p``."""

@@ -293,6 +293,8 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
         case = kernels.case(launch, env)
         if case is None or not case.possible or not 0 < limit.extent(case) <= limit.element(case):
             return False
+        if not _comes_to(case, access):
+            return False
         if not asks:
             return True
         # Tests of thread numbers alone: whether a thread out of range passes them has to be tried.
@@ -311,6 +313,20 @@ def _search(launch: Launch, access: Access, limit: _Limit) -> _Outside | None:
     return _Outside(
         case, env, (block, index), limit.element(thread), limit.extent(case), limit.words(case), limit.along
     )  # fmt: skip
+
+
+def _comes_to(case: Case, access: Access) -> bool:
+    """Whether each loop around an access makes a pass, as far as the sizes alone say."""
+    for guard in chain(access.guard):
+        found = kernels.trips(guard.loop) if guard.why == "loop" and guard.loop is not None else None
+        if found is None or any(map(kernels.varies, t.atoms_of(found[0]))):
+            continue
+        try:
+            if case.number(found[0]) < 0:
+                return False
+        except t.Undefined:
+            continue
+    return True
 
 
 def _first(case: Case, access: Access, limit: _Limit) -> Case | None:

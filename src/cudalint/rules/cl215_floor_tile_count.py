@@ -215,9 +215,10 @@ def _draft(launch: Launch, tiles: Tiles, host: dict[Term, int], case: Case, size
 
 def _end(bench: Bench, case: Case, tiles: Tiles, access: Access, within: Poly) -> int:
     """Elements of a buffer where the tiles are of all of the size: as many as the loop comes to, and the rest."""
-    # A row that bounds the address has the rest in it already.
-    tops = [x for x in (bench.harness.top(access, case), bench.harness.farthest(access, case)) if x is not None]
-    top = min(tops, default=None)
+    highest, farthest = bench.harness.top(access, case), bench.harness.farthest(access, case)
+    if highest is not None and any(tiles.loop.counter in x.counters for x, _ in bench.harness.tiled(access, case)):
+        return highest + access.width  # a row that bounds the address has the rest in it already
+    top = min((x for x in (highest, farthest) if x is not None), default=None)
     size, each = case.number(tiles.size), case.number(tiles.each)
     if top is None or each < 1 or kernels.trips(tiles.loop) is None:
         raise t.Undefined
