@@ -106,6 +106,17 @@ class Bench:
         found = self.harness.dimensions(self.harness.assignment(dict(self.witness.sizes)))
         return found == (self.witness.grid, self.witness.block)
 
+    def of_the_block_named(self, trial: Trial) -> Trial:
+        """The run at the sizes that are named, of the block that is named alone: of each place in the source only the
+        first few accesses outside are noted."""
+        witness = self.witness
+        if witness is None or witness.thread is None or not self.as_predicted():
+            return trial
+        if [dict(trial.sizes)] != self.predicted():
+            return trial
+        (x, y, z), (gx, gy, _) = witness.thread[0], witness.grid or (1, 1, 1)
+        return trial._replace(blocks=[x + gx * (y + gy * z)])
+
     @property
     def main(self) -> str | None:
         """The size that is varied first."""

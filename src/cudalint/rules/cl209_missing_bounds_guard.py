@@ -392,4 +392,4 @@ def experiment_cl209(bench: Bench) -> Plan:
     """Accesses outside of buffers as large as the host allocates, or as the sizes that the grid divides."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    return Plan(bench.trials(), oracle.outside, first=("index",))
+    return Plan([bench.of_the_block_named(x) for x in bench.trials()], oracle.outside, first=("index",))

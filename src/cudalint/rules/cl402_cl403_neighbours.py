@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.confirm.experiment import Trial as Experiment
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Access, Obj, Value
     from cudalint.facts.kernels import Case, Coordinate
@@ -407,18 +406,8 @@ def experiment_cl402(bench: Bench) -> Plan:
     def judge(run: Run) -> Fault | None:
         return oracle.outside(run, element=said if isinstance(said, int) else None)
 
-    trials = [_of_the_block_named(x, chosen) for x in chosen.trials()]
+    trials = [chosen.of_the_block_named(x) for x in chosen.trials()]
     return Plan(trials, judge, first=("index",), anywhere=True, bench=chosen)
-
-
-def _of_the_block_named(run: Experiment, bench: Bench) -> Experiment:
-    """The run at the sizes that are named, of the block that is named alone: of each place in the source only the
-    first few accesses outside are noted."""
-    witness = bench.witness
-    if witness is None or witness.thread is None or not bench.as_predicted() or [dict(run.sizes)] != bench.predicted():
-        return run
-    (x, y, z), (gx, gy, _) = witness.thread[0], witness.grid or (1, 1, 1)
-    return run._replace(blocks=[x + gx * (y + gy * z)])
 
 
 def _planes(bench: Bench, *, own_row: bool = False) -> Callable[[Obj, int, Case], int]:
