@@ -130,3 +130,16 @@ def test_a_loop_that_makes_no_pass_shows_nothing(tmp_path: Path) -> None:
     assert rest.first_wrong == 17 * 17 - 1
     assert rest.prediction is not None
     assert rest.prediction.held
+
+
+def test_a_kernel_by_itself_shows_nothing_of_launches(write: Any, cudalint: Cudalint) -> None:
+    """How large an array is, the launch says: a kernel that nobody is seen to launch is neither sound nor faulty."""
+    kernel = "__global__ void f(float *x, int n) { int i = blockIdx.x * 256 + threadIdx.x; if (i <= n) x[i] = 1; }\n"
+    launch = "void run(float *x, int n) { if (n > 0) f<<<(n + 255) / 256, 256>>>(x, n); }\n"
+    write("k.cu", kernel)
+    for code in ("CL209", "CL214", "CL203", "CL216"):
+        assert "inconclusive: no launch is visible" in cudalint("confirm", "--as", code, "k.cu").stdout
+    write("k.cu", kernel + launch)
+    assert "CL214 on f: confirmed" in cudalint("confirm", "--as", "CL214", "k.cu").stdout
+    write("k.cu", (kernel + launch).replace("<= n", "< n"))
+    assert "CL214 on f: not reproduced" in cudalint("confirm", "--as", "CL214", "k.cu").stdout

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from cudalint.walk import Target
 
 ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
+#: Rules of kernels that compare an access with what a launch says of how large the array is.
+_OF_EXTENTS = frozenset({"CL209", "CL212", "CL214"})
+NO_LAUNCH = "no launch is visible, and it is what says how large the grid and the arrays are"
 #: Of a launch too large to run whole, so many blocks at each end are run.
 _ENDS = 2
 _WHOLE = 1 << 24
@@ -455,6 +458,8 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
                     bench, plan, limits.timeout, limits.backend or SIMULATOR, pictures=limits.pictures
                 )
                 about = shown(bench, plan, outcomes)
+                if launch is None and evidence.verdict == "not-reproduced" and _is_of_launches(code):
+                    evidence = evidence._replace(verdict="inconclusive", reason=NO_LAUNCH)
                 if limits.scripts:
                     from cudalint.confirm.repro import made
 
@@ -471,6 +476,11 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
         yield proof
         if _rank(proof) == (_ORDER.index("confirmed"), False):
             return
+
+
+def _is_of_launches(code: str) -> bool:
+    """Whether a rule speaks of launches, or of what the host says at one: a kernel by itself shows nothing of that."""
+    return code in _OF_EXTENTS or "Kernel" not in checks(frozenset({code}))
 
 
 def _rank(proof: Proof) -> tuple[int, bool]:
@@ -491,6 +501,13 @@ def _where(kernel: Kernel, launch: VisibleLaunch | None) -> tuple[str, int]:
 LAUNCHES = (((1, 1, 1), (1, 1, 1)), ((1, 1, 1), (256, 1, 1)), ((160, 1, 1), (256, 1, 1)), ((10000, 1, 1), (32, 1, 1)))
 
 
+def _at(trial: Trial, sizes: dict[str, int], block: Triple | None) -> Trial:
+    """A run at other sizes, or of another block: blocks that are named by their numbers were those of its own."""
+    same = (sizes, block) == (dict(trial.sizes), trial.block)
+    blocks = trial.blocks if same or isinstance(trial.blocks, str) else "all"
+    return trial._replace(sizes=sizes, block=block, blocks=blocks)
+
+
 def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
     """The plan at the sizes and the block that the command line gives, or else the sizes that a comment gives."""
     stated = {x.data.name: int(bench.harness.given[x.data.name]) for x in bench.harness.sizes
@@ -499,17 +516,17 @@ def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
         return plan
     block = None if limits.block is None else (limits.block, 1, 1)
     trials: list[Trial] = []
-    for trial in (x._replace(block=x.block or block, sizes={**x.sizes, **stated}) for x in plan.trials):
+    for trial in (_at(x, {**x.sizes, **stated}, x.block or block) for x in plan.trials):
         if trial not in trials:
             trials.append(trial)
     main = bench.main
     if limits.sizes and main is not None:
         base = {**(plan.trials[0].sizes if plan.trials else {}), **stated}
         first = plan.trials[0] if plan.trials else Trial({})
-        trials = [first._replace(sizes={**base, main: n}, block=block) for n in limits.sizes]
+        trials = [_at(first, {**base, main: n}, block) for n in limits.sizes]
         if any(c.strides_grid for c in bench.kernel.layout.coordinates):
             trials += [
-                first._replace(sizes={**base, main: n}, grid=g, block=b, label=f"<<<{g[0]},{b[0]}>>>")
+                _at(first, {**base, main: n}, b)._replace(grid=g, label=f"<<<{g[0]},{b[0]}>>>")
                 for g, b in dict.fromkeys((g, bench.harness.shape.fit(b)) for g, b in LAUNCHES)
                 for n in limits.sizes
             ]
