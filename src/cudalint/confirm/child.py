@@ -216,6 +216,8 @@ def packed(arguments: list[Any], memory: Memory) -> tuple[Any, list[Any]]:
         for offset, dtype, value in fields:
             if dtype == "buffer":
                 dtype, value = "u8", memory.address(value)
+            elif dtype == "view":
+                dtype, value = "u8", memory.address(value[0]) + value[1]
             elif dtype == "null":
                 dtype, value = "u8", 0
             number = np.array([value if value is not None else 0])

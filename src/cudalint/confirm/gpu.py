@@ -41,6 +41,7 @@ from cudalint.sim import (
     Race,
     Thread,
     Uninitialised,
+    View,
     Wrap,
 )  # fmt: skip
 from cudalint.sim.memory import Object, Page, granule_of, runs
@@ -137,6 +138,9 @@ class Experiment:
         if isinstance(given, Buffer):
             self.buffers[given.name] = given
             yield at, "buffer", given.name
+        elif isinstance(given, View):
+            self.buffers[given.buffer.name] = given.buffer
+            yield at, "view", (given.buffer.name, given.offset)
         elif isinstance(type_, Ptr):
             yield at, "null", None
         elif isinstance(type_, Int):
@@ -156,8 +160,8 @@ class Experiment:
 
     def _match(self, value: Any, argument: Any) -> None:
         """Which buffer each object of the kernel's flow is."""
-        if isinstance(value, Pointer) and isinstance(argument, Buffer):
-            self._objects[value.obj] = argument
+        if isinstance(value, Pointer) and isinstance(argument, (Buffer, View)):
+            self._objects[value.obj] = argument if isinstance(argument, Buffer) else argument.buffer
         elif isinstance(value, Record) and isinstance(argument, dict):
             for name, inner in value.fields.items():
                 self._match(inner, argument.get(name))

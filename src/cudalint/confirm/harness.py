@@ -25,7 +25,7 @@ from cudalint.frontend.given import given
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
-from cudalint.sim import Buffer
+from cudalint.sim import Buffer, View
 from cudalint.sim.memory import hashed, numpy_type
 from cudalint.sim.run import MAX_THREADS
 
@@ -291,12 +291,11 @@ class Harness:
 
     def _made(self, values: Values, host: Values, grid: Triple, block: Triple) -> Setup:
         case = self.case(values, grid, block)
-        buffers: dict[Obj, Buffer] = {}
-        shared: dict[object, Buffer] = {}
+        buffers: dict[Obj, Buffer | View] = {}
         args = []
         self.current = host
         for var, value in self.flow.params.items():
-            args.append(self._argument(var.name, var.type, value, case, host, buffers, shared))
+            args.append(self._argument(var.name, var.type, value, case, host, buffers))
         return Setup(grid, block, args, self._shared_bytes(host, block), values, host, case)
 
     def case(self, values: Values, grid: Triple, block: Triple) -> kernels.Case:
@@ -431,8 +430,7 @@ class Harness:
     # --- arguments ----------------------------------------------------------------------------
 
     def _argument(
-        self, name: str, type_: Type, value: Any, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
-        shared: dict[object, Buffer],
+        self, name: str, type_: Type, value: Any, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer | View],
     ) -> Any:  # fmt: skip
         if isinstance(type_, Param):
             raise Unready(f"'{name}' is of a type that no visible launch binds")
@@ -442,7 +440,7 @@ class Harness:
                 raise Unready(f"{name} = {number} does not fit {type_}")
             return int(number) if isinstance(type_, Int) else number
         if isinstance(value, Pointer) and isinstance(type_, Ptr):
-            return self._buffer(name, type_, value.obj, case, host, buffers, shared)
+            return self._buffer(name, type_, value.obj, case, host, buffers)
         if isinstance(type_, Ptr):
             return None
         if isinstance(type_, Int):
@@ -454,11 +452,10 @@ class Harness:
         if isinstance(type_, Struct) and type_.fields is not None:
             inner = value.fields if isinstance(value, Record) else {}
             return {
-                n: self._argument(f"{name}.{n}", x, inner.get(n), case, host, buffers, shared)
-                for n, x in type_.fields.items()
+                n: self._argument(f"{name}.{n}", x, inner.get(n), case, host, buffers) for n, x in type_.fields.items()
             }
         if isinstance(type_, Array) and isinstance(type_.extent, int):
-            return [self._argument(name, type_.element, None, case, host, buffers, shared)] * type_.extent
+            return [self._argument(name, type_.element, None, case, host, buffers)] * type_.extent
         raise Unready(f"an argument of type '{type_}'")
 
     def _is_varied(self, value: Any) -> bool:
@@ -468,43 +465,60 @@ class Harness:
         actual = value if self.launch is None else self.launch.mapping.get(value)
         return actual is not None and search.bare(actual) in self.sizes
 
+    def _within(self, obj: Obj, host: Values) -> tuple[Obj, int] | None:
+        """The parameter to whose memory the launch makes this one point too, and how many bytes into it."""
+        passed = self.launch.objects() if self.launch is not None else {}
+        mine = passed.get(obj)
+        first = next((o for o, p in passed.items() if mine is not None and p.obj is mine.obj and not p.pieces), None)
+        if mine is None or first is None or first is obj:
+            return None
+        offset = 0
+        try:
+            for term, unit in mine.pieces:
+                if unit is None:
+                    return None
+                offset += int(t.evaluate(term, host)) * unit
+        except t.Undefined:
+            return None
+        return (first, offset) if offset >= 0 else None
+
     def _buffer(
-        self, name: str, type_: Ptr, obj: Obj, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer],
-        shared: dict[object, Buffer],
-    ) -> Buffer:  # fmt: skip
+        self, name: str, type_: Ptr, obj: Obj, case: kernels.Case, host: Values, buffers: dict[Obj, Buffer | View],
+    ) -> Buffer | View:  # fmt: skip
         if obj in buffers:
             return buffers[obj]
-        passed = self.launch.objects().get(obj) if self.launch is not None else None
-        key = passed.obj if passed is not None and not passed.pieces else obj
-        element = obj.element if obj.element is not None else type_.element
-        if key in shared and shared[key].element is element:
-            return buffers.setdefault(obj, shared[key])
-        if isinstance(element, (Void, Param)) or element.size is None:
-            element = U8
+        element = _element(obj, type_)
+        within = self._within(obj, host)
+        if within is not None:
+            first, offset = within
+            whole = self._buffer(first.name, type_, first, case, host, buffers)
+            assert isinstance(whole, Buffer)
+            buffers[obj] = whole if not offset and whole.element is element else View(whole, offset)
+            return buffers[obj]
+        passed = self.launch.objects() if self.launch is not None else {}
+        mine = passed.get(obj)
+        inside = {o: found[1] for o in passed if (found := self._within(o, host)) is not None and found[0] is obj}
         assert element.size is not None
         extent = None
-        if (
-            passed is not None
-            and passed.obj.bytes is not None
-            and not passed.pieces
-            and not self._callers(passed.obj.bytes)
-        ):
+        if mine is not None and mine.obj.bytes is not None and not mine.pieces and not self._callers(mine.obj.bytes):
             try:
-                extent = int(t.evaluate(passed.obj.bytes, host)) // element.size
+                extent = int(t.evaluate(mine.obj.bytes, host)) // element.size
             except t.Undefined:
                 extent = None
         if extent is None:
-            same = [o for o, p in self.launch.objects().items() if p.obj is key] if self.launch is not None else []
-            extent = self.extent([*same, obj], case)
+            same = [o for o, at in inside.items() if not at and _element(o, type_) is element]
+            extent = self.extent([obj, *same], case)
+            for other in inside.keys() - set(same):
+                reach = inside[other] + self.extent([other], case) * (_element(other, type_).size or 1)
+                extent = max(extent, -(-reach // element.size))
         if self.adjusted is not None:
             extent = self.adjusted(obj, extent, case)
         extent = max(1, min(extent, _LARGEST))
-        buffer = Buffer(name, element, extent, self._fill(obj, element, case, extent))
-        buffers[obj] = shared[key] = buffer
+        buffers[obj] = buffer = Buffer(name, element, extent, self._fill({obj, *inside}, obj, element, case, extent))
         return buffer
 
-    def _fill(self, obj: Obj, element: Type, case: kernels.Case, extent: int) -> Any:
-        accesses = [a for a in self.flow.accesses if a.obj is obj]
+    def _fill(self, objects: set[Obj], obj: Obj, element: Type, case: kernels.Case, extent: int) -> Any:
+        accesses = [a for a in self.flow.accesses if a.obj in objects]
         if accesses and all(a.mode == "w" for a in accesses):
             return "nan"
         if accesses and all(a.mode == "atomic" for a in accesses):
@@ -720,6 +734,12 @@ def _bound(kernel: Kernel, launch: Launch | None) -> tuple[Kernel, Launch | None
     launched = type(launch)(launch.event, launch.flow, made, launch.config)
     made.launches.append(launched)
     return made, launched
+
+
+def _element(obj: Obj, type_: Ptr) -> Type:
+    """What a parameter points to; bytes where that has no size."""
+    element = obj.element if obj.element is not None else type_.element
+    return U8 if isinstance(element, (Void, Param)) or element.size is None else element
 
 
 def _stated(launch: Launch | None) -> Values:

@@ -63,7 +63,7 @@ def packed(launch: Launch, item: Coordinate) -> Packs | None:
     if launch.kernel is None or launch.grid is None or launch.block is None or not item.axes:
         return None
     found = _whole(launch, item) or _numbered(launch, item)
-    if found is None or _tail_in_kernel(launch.kernel, found):
+    if found is None or _tail_in_kernel(launch, launch.kernel, found):
         return None
     pack = t.binary("div", found.total, t.const(found.each, I64), I64)
     return None if launches.has_tail(launch, [pack]) else found
@@ -165,11 +165,15 @@ def _at_host(launch: Launch, p: Poly) -> Term | None:
     return None if unknown else term
 
 
-def _tail_in_kernel(kernel: Kernel, packs: Packs) -> bool:
-    """Whether the kernel touches the same arrays without that test, be it before, after or on its other side."""
-    objects = {a.obj for a, _ in packs.accesses}
-    stored = {a.obj for a, _ in packs.accesses if a.mode != "r"} or objects
-    return any(a.obj in stored and packs.item.term not in conjuncts(a.guard) for a in kernel.flow.accesses)
+def _tail_in_kernel(launch: Launch, kernel: Kernel, packs: Packs) -> bool:
+    """Whether the kernel touches the same arrays without that test, be it before, after or on its other side, and
+    through which parameter it may be."""
+    passed = {formal: actual.obj for formal, actual in launch.objects().items()}
+    stored = {a.obj for a, _ in packs.accesses if a.mode != "r"} or {a.obj for a, _ in packs.accesses}
+    memory = {passed.get(obj, obj) for obj in stored}
+    return any(
+        passed.get(a.obj, a.obj) in memory and packs.item.term not in conjuncts(a.guard) for a in kernel.flow.accesses
+    )
 
 
 def _case(launch: Launch, packs: Packs) -> tuple[dict[Term, int], Case, int] | None:

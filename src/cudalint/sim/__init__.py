@@ -20,9 +20,9 @@ from cudalint.sim.observe import (
     Uninitialised,
     Wrap,
 )
-from cudalint.sim.run import Launch, refusal, run
+from cudalint.sim.run import Launch, View, refusal, run
 
 __all__ = [
     "Absent", "Arrivals", "Buffer", "BufferState", "Divergent", "Launch", "Misaligned", "Observation", "Outside",
-    "Race", "Site", "Thread", "Uninitialised", "Wrap", "refusal", "run",
+    "Race", "Site", "Thread", "Uninitialised", "View", "Wrap", "refusal", "run",
 ]  # fmt: skip

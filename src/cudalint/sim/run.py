@@ -30,11 +30,18 @@ LANES = 1 << 16
 MAX_THREADS, MAX_GRID_X, MAX_GRID_YZ, MAX_SHARED = 1024, (1 << 31) - 1, 65535, 227 * 1024
 
 
+class View(NamedTuple):
+    """A pointer into a buffer, ``offset`` bytes from its start."""
+
+    buffer: Buffer
+    offset: int
+
+
 class Launch(NamedTuple):
     """A kernel with everything that one run needs.
 
-    ``args``: ints and floats for scalars, a :class:`Buffer` (or None: a null pointer) for a pointer, a dict
-    of the same for a class passed by value. ``blocks``: the linear numbers of the blocks to run, ``"all"``
+    ``args``: ints and floats for scalars, a :class:`Buffer` or a :class:`View` (or None: a null pointer) for a pointer,
+    a dict of the same for a class passed by value. ``blocks``: the linear numbers of the blocks to run, ``"all"``
     (default). ``budget``: how many passes of loops and calls may be made, in vector steps. ``watch``: what to
     observe beside the values: ``writes`` and ``reads`` (by whom), ``races`` (in shared memory), ``global-races``
     (within a block).
@@ -134,6 +141,8 @@ def _validate(launch: Launch) -> None:
     stack = list(launch.args)
     while stack:
         item = stack.pop()
+        if isinstance(item, View):
+            item = item.buffer
         if isinstance(item, Buffer):
             if buffers.setdefault(item.name, item) is not item:
                 raise ValueError(f"two buffers of the name '{item.name}'")
@@ -182,6 +191,8 @@ def _execute(launch: Launch, machine: Machine, states: dict[str, BufferState], o
 
 def _argument(machine: Machine, given: Argument, type_: Type, states: dict[str, BufferState]) -> Any:
     """A kernel argument as a value."""
+    if isinstance(given, View):
+        return _argument(machine, given.buffer, type_, states) + np.int64(given.offset)
     if isinstance(given, Buffer):
         state = states.get(given.name)
         if state is None:
