@@ -106,3 +106,17 @@ def test_an_element_that_is_larger_than_a_page(write: Any, cudalint: Cudalint) -
     done = cudalint("confirm", "--backend", "sim", "--as", "CL209", "k.cu")
     assert "inconclusive" not in done.stdout
     assert "ValueError" not in done.stdout
+
+
+@pytest.mark.parametrize(("room", "verdict"), [("n", "confirmed at n = 1"), ("2 * n", "not reproduced")])
+def test_parameters_that_alias_are_one_buffer(write: Any, cudalint: Cudalint, room: str, verdict: str) -> None:
+    """What the launch makes point into memory that another parameter points to begins where it says."""
+    write(
+        "k.cu",
+        "__global__ void k(const float *a, float *b, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) b[i] = a[i];\n}\n"
+        f"void run(int n) {{\n    float *x;\n    cudaMalloc(&x, {room} * sizeof(float));\n"
+        "    k<<<(n + 255) / 256, 256>>>(x, x + n, n);\n}\n",
+    )
+    done = cudalint("confirm", "--backend", "sim", "--as", "CL209", "k.cu")
+    assert f"CL209 on k: {verdict}" in done.stdout
