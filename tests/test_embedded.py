@@ -309,6 +309,48 @@ def test_bodies_are_checked_in_place(cudalint: Cudalint, write: Write) -> None:
     assert [f["function"] for f in at_py] == ["next", "wide", "kernel", "kernel", "lin", "norm", "kernel"]
 
 
+IDENTITIES = """\
+import cupy as cp
+from pycuda.elementwise import ElementwiseKernel
+from pycuda.reduction import ReductionKernel
+
+m = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'max(a, b)', 'y = a', '0', 'm')  # CL401
+p = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'a * b', 'y = a', identity='0')  # CL401
+q = ReductionKernel(float, neutral="0", reduce_expr="max(a, b)", map_expr="x[i]", arguments="const float *x")  # CL401
+h = cp.ElementwiseKernel('raw int32 d, raw int32 h', '', 'h[d[i]]++', 'h')  # CL308
+g = cp.ElementwiseKernel('raw int32 d, raw int32 h', '', 'int x = d[i]; h[x] += 1', 'g')  # CL308
+e = ElementwiseKernel("int *h, const int *d", "h[d[i]] += 1", "e")  # CL308
+"""
+SOUND_IDENTITIES = """\
+import cupy as cp
+from pycuda.reduction import ReductionKernel
+
+a = cp.ReductionKernel('float32 x', 'float32 y', 'abs(x)', 'max(a, b)', 'y = a', '0', 'a')
+b = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'max(a, b)', 'y = a', '-INFINITY', 'b')
+c = cp.ReductionKernel('uint32 x', 'uint32 y', 'x', 'max(a, b)', 'y = a', '0', 'c')
+d = cp.ReductionKernel('T x', 'T y', 'x', 'max(a, b)', 'y = a', '0', 'd')
+e = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'a * b', 'y = a', '1', 'e')
+f = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'max(a, b)', 'y = a', None, 'f')
+g = ReductionKernel(float, neutral="0", reduce_expr="a + b", map_expr="x[i]", arguments="const float *x")
+h = cp.ReductionKernel('float32 x', 'float32 y', 'x', 'max(a, b)', 'y = a', str(lowest), 'h')
+i = cp.ElementwiseKernel('raw int32 d, raw int32 h', '', 'atomicAdd(&h[d[i]], 1); h[d[i]] = 1')
+"""
+
+
+def test_what_a_reduction_begins_with_and_counts_by_data(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", IDENTITIES)
+    found = cudalint.json("a.py")
+    rows = IDENTITIES.split("\n")
+    assert [(f["code"], f["line"]) for f in found] == [
+        (row[-5:], number) for number, row in enumerate(rows, 1) if "# CL" in row
+    ]
+    places = [rows[f["line"] - 1][f["column"] - 1 : f["end_column"] - 1] for f in found]
+    assert places == ["0", "0", "0", "h[d[i]]", "h[x]", "h[d[i]]"]
+    write("a.py", SOUND_IDENTITIES)
+    assert cudalint.json("a.py") == []
+    assert len(sources("a.py", SOUND_IDENTITIES.encode())) == 9
+
+
 def test_sound_bodies(cudalint: Cudalint, write: Write) -> None:
     write("a.py", SOUND_BODIES)
     assert cudalint.json("a.py") == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cudalint.frontend.embedded import Found, Layer
 from cudalint.frontend.preprocess import Gap
 from cudalint.frontend.source import holds_cuda
-from cudalint.frontend.taken import NAME, TAKES
+from cudalint.frontend.taken import OPTIONAL, TAKES
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -199,10 +199,11 @@ class _Module:
         choices = [self._choices(call, part) or [[]] for part in form.parts]
         named: dict[str, Text] = {}
         if not form.whole:
-            try:
-                named[NAME] = self._choices(call, NAME)[0]
-            except (Unreadable, IndexError):
-                named[NAME] = []  # what a kernel is called matters to nobody
+            for part in OPTIONAL:
+                try:
+                    (named[part],) = self._choices(call, part)
+                except (Unreadable, ValueError):
+                    named[part] = []
         made = (form.text(named | dict(zip(form.parts, each, strict=True))) for each in product(*choices))
         return [text for text in islice(made, _MOST_TEXTS) if text is not None]
 

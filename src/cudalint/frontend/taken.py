@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     Given = Mapping[str, list[ast.Constant | bytes]]
 
 NAME = "name"
-"""The argument that names a kernel. What it is called matters to nobody: it may be unknown."""
+_START = "identity", "neutral"
+"""What a reduction begins with: CuPy's word for it, and PyCUDA's."""
+OPTIONAL = (NAME, *_START)
+"""Arguments that may be unknown: the name of a kernel, which matters to nobody, and a number of which nothing is said
+then."""
 
 
 class Form(NamedTuple):
@@ -54,11 +58,13 @@ def _as_it_is(given: Given) -> Text:
 
 
 class _Parameters(NamedTuple):
-    """``declared`` in the kernel's head, ``before`` the loop and ``inside`` it."""
+    """``declared`` in the kernel's head, ``before`` the loop and ``inside`` it; ``result`` is the type of what the
+    first output, or each array, has, None where that is not known."""
 
     declared: list[str]
     before: str
     inside: str
+    result: str | None
 
 
 _TYPES = {
@@ -87,9 +93,10 @@ def _value(text: Text) -> str:
     return "".join(x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in values)
 
 
-def _cupy_parameters(given: Given) -> _Parameters:
-    """``T x, raw int32 y``: an element of an array (or a number that all share), and an array."""
-    declared, before, inside = [], "", ""
+def _cupy_parameters(given: Given, element: str = "_ind.get()") -> _Parameters:
+    """``T x, raw int32 y``: an element of an array (or a number that all share), and an array. ``element`` is that of
+    the inputs."""
+    declared, before, inside, result = [], "", "", None
     for part, const in (("in_params", "const "), ("out_params", "")):
         for each in _value(given[part]).split(","):
             match = _CUPY_PARAMETER.fullmatch(each)
@@ -101,13 +108,15 @@ def _cupy_parameters(given: Given) -> _Parameters:
             if "raw" in words:
                 before += f"{constant}{kind} *{name} = _raw_{name}.data();\n"
             else:
-                inside += f"{constant}{kind} &{name} = _raw_{name}[_ind.get()];\n"
-    return _Parameters([*declared, "CIndexer _ind", "ptrdiff_t _size"], before, inside)
+                inside += f"{constant}{kind} &{name} = _raw_{name}[{element if const else '_ind.get()'}];\n"
+            if not const and result is None:
+                result = _TYPES.get(match[2], "")
+    return _Parameters([*declared, "CIndexer _ind", "ptrdiff_t _size"], before, inside, result or None)
 
 
 def _c_parameters(given: Given) -> _Parameters:
     """``float *x, float a``."""
-    declared, before = [], ""
+    declared, before, elements = [], "", set()
     for each in _value(given["arguments"]).split(","):
         match = _C_PARAMETER.fullmatch(each)
         if match is None:
@@ -116,9 +125,10 @@ def _c_parameters(given: Given) -> _Parameters:
         if "*" in kind:
             declared.append(f"CArray _raw_{name}")
             before += f"{kind}{name} = _raw_{name}.data();\n"
+            elements.add(" ".join(x for x in kind.replace("*", " ").split() if x != "const"))
         else:
             declared.append(kind + name)
-    return _Parameters([*declared, "size_t n"], before, "")
+    return _Parameters([*declared, "size_t n"], before, "", elements.pop() if len(elements) == 1 else None)
 
 
 def _kernel(given: Given, parameters: _Parameters, *body: str | Text) -> Text:
@@ -146,22 +156,29 @@ def _pycuda_elementwise(given: Given) -> Text:
     return _elementwise(given, _c_parameters(given), _PYCUDA_HEAD, _PYCUDA_LOOP)
 
 
-def _reduced(given: Given) -> list[str | Text]:
-    """The expressions of a reduction, which are arguments of macros there."""
-    body: list[str | Text] = ["_type_reduce a = (", given["map_expr"] or [b"0"], "), b = a;\n"]
-    for name in ("reduce_expr", "post_map_expr"):
-        if given.get(name):
-            body += ["(", given[name], ");\n"]
-    return [*body, "}"]
+def _reduction(given: Given, parameters: _Parameters, head: str, loop: str) -> Text:
+    """The expressions of a reduction, which are arguments of macros there: what one thread of it does."""
+    loop += parameters.inside
+    start = next((given[x] for x in _START if given.get(x)), None)
+    mapped, reduced = given["map_expr"] or [b"0"], given.get("reduce_expr")
+    body: list[str | Text]
+    if start and reduced and parameters.result:
+        head += f"typedef {parameters.result} _type_reduce;\n_type_reduce a = ("
+        body = [head, start, f");\n{loop}_type_reduce b = (", mapped, ");\na = (", reduced, ");\n"]
+    else:  # of an open type nobody knows what is least or greatest
+        body = [f"{head}{loop}_type_reduce a = (", mapped, "), b = a;\n"]
+        body += ["(", reduced, ");\n"] if reduced else []
+    if given.get("post_map_expr"):
+        body += ["(", given["post_map_expr"], ");\n"]
+    return _kernel(given, parameters, *body, "}")
 
 
 def _cupy_reduction(given: Given) -> Text:
-    parameters = _cupy_parameters(given)
-    return _kernel(given, parameters, _CUPY_LOOP.format(i="_j") + parameters.inside, *_reduced(given))
+    return _reduction(given, _cupy_parameters(given, "_j"), "", _CUPY_LOOP.format(i="_j"))
 
 
 def _pycuda_reduction(given: Given) -> Text:
-    return _kernel(given, _c_parameters(given), _PYCUDA_HEAD + _PYCUDA_LOOP, *_reduced(given))
+    return _reduction(given, _c_parameters(given), _PYCUDA_HEAD, _PYCUDA_LOOP)
 
 
 _PARAMS, _AROUND = ("in_params", "out_params"), ("preamble", "loop_prep", "after_loop")

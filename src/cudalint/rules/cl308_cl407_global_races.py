@@ -202,7 +202,7 @@ def _is_data(leaf: Term) -> bool:
     return info.kind in ("param", "bdim", "gdim", "name")
 
 
-_KNOWN = frozenset({"tid", "bid", "bdim", "gdim", "param", "name"})
+_KNOWN = frozenset({"tid", "bid", "bdim", "gdim", "param", "name", "size"})
 
 
 def _update_draft(update: _Update, met: _Met, launched: Launched) -> Draft:
