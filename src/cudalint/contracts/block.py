@@ -211,7 +211,8 @@ def whole_tiles(flow: Flow) -> Iterator[Tile]:
     stored: dict[tuple[Obj, int], set[str | None]] = {}
     for access in _shared(flow):
         for number, (index, _) in enumerate(access.dims):
-            if access.mode != "r":
+            # What an update finds has to be there before.
+            if access.mode == "w" or (access.mode != "r" and _picked(access, index) is None):
                 stored.setdefault((access.obj, number), set()).add(_own_slot(index))
     for access in _shared(flow):
         for number, (index, extent) in enumerate(access.dims):
@@ -220,7 +221,7 @@ def whole_tiles(flow: Flow) -> Iterator[Tile]:
             p = expand(t.poly(index))
             last = _furthest(access, p) if axis is not None and extent is not None else None
             if axis is not None and last is None:
-                last = _paired(access, axis, p)
+                last = _paired(access, axis, p) or _picked(access, index)
             if axis is not None and last is not None and 0 < last < (extent or 0):
                 yield Tile(axis, last + 1, access)
 
@@ -276,6 +277,17 @@ def _paired(access: Access, axis: str, p: Poly) -> int | None:
         halved = induction.next is not None and _factor(induction.next, item) == "halved"
         distance = t.constant(t.poly(induction.init)) if halved and induction.init is not None else None
     return 2 * distance - 1 if distance is not None and distance > 0 else None
+
+
+def _picked(access: Access, index: Term) -> int | None:
+    """The last slot that data picks which is as wide as it is, and which nothing asks about before."""
+    leaves = t.leaves(index)
+    if not leaves or any(x.data.kind != "load" for x in leaves):
+        return None
+    if any(not leaves.isdisjoint(t.leaves(term)) for term in conjuncts(access.guard)):
+        return None
+    low, high = t.bounds(index, {})
+    return high if low >= 0 else None
 
 
 def _last_pass(loop: Loop) -> int | None:

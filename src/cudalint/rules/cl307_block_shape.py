@@ -250,8 +250,9 @@ def _tiles(kernel: Kernel, block: Triple, seen_from: SourceFile) -> Iterator[_Mi
         threads = block["xyz".index(tile.axis)]
         if threads < tile.slots:
             line = support.line(tile.read, seen_from)
+            does = "reads" if tile.read.mode == "r" else "updates"
             yield _Mismatch(
-                f"each stores its own slot of `{tile.read.obj.name}`, of which {line} reads {tile.slots}: nobody "
+                f"each stores its own slot of `{tile.read.obj.name}`, of which {line} {does} {tile.slots}: nobody "
                 f"stores slots {threads} to {tile.slots - 1}",
                 f"launch blocks of {tile.slots} threads on {tile.axis}, or read no more slots than there are threads",
                 tile.read, ("first slot that nobody stores", threads),
@@ -286,9 +287,10 @@ def experiment_cl307(bench: Bench) -> Plan:
     declaration says of the block (bounds, cub) is compared with the block that the host computes."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    bench.harness.constant = 2
     names = [a.obj.name for a in bench.kernel.flow.accesses if a.obj.kind == "global" and a.mode == "w"]
     tree = next(_halving(bench.kernel), None)
+    if tree is not None:
+        bench.harness.constant = 2
     share = next((share for _, share in _shares(bench.kernel)), 0)
     tiles = list(needs.whole_tiles(bench.kernel.flow))
 

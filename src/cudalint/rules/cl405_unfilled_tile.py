@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
+from cudalint.contracts import block as needs
 from cudalint.facts import kernels
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import TID
-from cudalint.findings import Witness
+from cudalint.findings import Witness, plural
 from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
@@ -225,10 +227,11 @@ def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> It
 
 
 def _missing(
-    trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int], budget: _Budget
-) -> tuple[list[tuple[Triple, int]], bool] | None:
+    trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int], budget: _Budget, *,
+    all_read: bool = False,
+) -> tuple[list[tuple[Triple, int]], bool] | None:  # fmt: skip
     """Threads that stored, and read what nobody stored, with the positions; whether anybody stored at all (a block may
-    lie out of range). None where that cannot be told."""
+    lie out of range). None where that cannot be told. With ``all_read`` those that stored nothing count as well."""
     anyone = {**trial.at(block, (0, 0, 0)), **passes}
     reads = _holding(load.common, anyone) is not False
     stores = [x for x in stores if _holding(x.common, anyone) is not False]
@@ -249,7 +252,7 @@ def _missing(
             mine = mine or bool(found)
             width = store.access.width
             written.update(p + k for p in found for k in range(width))
-        if mine:
+        if mine or all_read:
             found = _positions(load, env, lasts, budget) if reads else None
             if found is None:
                 return None
@@ -328,6 +331,127 @@ def _tile_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Dr
         ((store.fn.file, store.node.start, store.node.end, "stored here, by threads in range only"),
          *related, *support.calls(load)),
         "warning" if exact else None,
+    )  # fmt: skip
+
+
+def check_part(kernel: Kernel) -> Iterator[Draft]:
+    """Positions that nobody stores in a block that the source fixes, whatever the sizes, and that results are made
+    of. Of a block that is too small for its array CL307 speaks."""
+    flow = kernel.flow
+    if not flow.complete or flow.opaques or _returns(kernel):
+        return
+    budget = _Budget()
+    small = {tile.read.obj for tile in needs.whole_tiles(flow)}
+    for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared" and a.obj.extent is not None):
+        stores = [a for a in flow.accesses if a.obj is obj and a.mode == "w"]
+        steps = [s for s in map(_step, stores) if s is not None]
+        settled = len(steps) == len(stores) > 0 and all(_is_settled(s.position, *s.guards) for s in steps)
+        if not settled or _set_otherwise(kernel, obj):
+            continue
+        if obj in small and not any(_is_thread(g.term) for a in stores for g in chain(a.guard)):
+            continue
+        for load in islice(_results(kernel, obj, stores[0].seq), _LOADS):
+            try:
+                found = _never_stored(kernel, steps, load, budget)
+            except _Spent:
+                return
+            if found is not None:
+                yield _part_draft(kernel, load.access, stores[0], found)
+                break
+
+
+def _is_settled(*terms: Term) -> bool:
+    """Whether the launch's dimensions alone say what these are."""
+    return all(x.data.kind in _LAUNCH_KINDS for term in terms for x in t.leaves(term))
+
+
+def _set_otherwise(kernel: Kernel, obj: Obj) -> bool:
+    """Whether an array may be filled by a function that cannot be seen, by a member, or by an exchange; an atomic that
+    data brings to an element makes use of what is there."""
+    accesses = [a for a in kernel.flow.accesses if a.obj is obj]
+    atomics = {x for a in accesses if a.mode == "atomic" for x in t.atoms_of(a.scalar or {})}
+    return (
+        _written_elsewhere(kernel, obj)
+        or any(a.part for a in accesses)
+        or any(x.data.kind != "load" for item in atomics for x in t.leaves(item))
+    )
+
+
+def _results(kernel: Kernel, obj: Obj, after: int) -> Iterator[_Step]:
+    """Reads of an array that go into global memory as they are or computed with, under all conditions on the way."""
+    loads = [a for a in kernel.flow.accesses if a.obj is obj and a.mode == "r" and a.seq > after]
+    for result in kernel.flow.accesses if loads else ():
+        if result.obj.kind != "global" or result.mode == "r" or result.value is None:
+            continue
+        for leaf in _parts(result.value):
+            for load in loads if leaf.data.kind == "load" and leaf.data.data is obj else ():
+                step, kept = _step(load), _step(result)
+                same = tuple(index for index, _ in load.dims) == leaf.data.inputs
+                if same and step and kept and _is_settled(step.position):
+                    loops = [*step.loops, *(x for x in kept.loops if x not in step.loops)]
+                    place = step.place
+                    for guard in kept.guards:
+                        place = t.select(guard, place, t.const(_NOWHERE, I64), I64)
+                    yield step._replace(
+                        guards=[*step.guards, *kept.guards], loops=loops, common=[*step.common, *kept.common],
+                        place=place,
+                    )  # fmt: skip
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    """The atoms that a value is computed from, whatever they are; not those of which a choice is made."""
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item.op == "atom":
+            yield item
+        elif item.op != "select":
+            stack.extend(item.args)
+
+
+def _never_stored(kernel: Kernel, stores: list[_Step], load: _Step, budget: _Budget) -> _Hole | None:
+    """A position within the array that a block in the midst of the grid reads and never stores."""
+    terms = [x for s in (*stores, load) for x in (s.position, *s.guards)]
+    extent = load.access.obj.extent or 0
+    for launch in (None, *others(kernel)):
+        for case in islice(_cases(kernel, terms, launch), _TRIES):
+            if not _is_fixed(kernel, case, terms):
+                continue
+            trial = case._replace(env={x: v for x, v in case.env.items() if x.data.kind != "count"})
+            x, y, z = trial.grid
+            block = (min(1, x - 1), min(1, y - 1), min(1, z - 1))
+            found = _missing(trial, block, stores, load, {}, budget, all_read=True)
+            if found is None:
+                return None
+            missing = [(thread, at) for thread, at in found[0] if 0 <= at < extent]
+            if missing:
+                return _Hole(trial, block, *missing[0])
+    return None
+
+
+def _is_fixed(kernel: Kernel, trial: Trial, terms: list[Term]) -> bool:
+    """Whether the source says the block of a trial: that of the launch, or on each axis that is asked about the only
+    extent that the kernel can have."""
+    if trial.launch is not None:
+        return all(trial.launch.known_block(a) is not None for a in "xyz")
+    asked = {x.data.axis for term in terms for x in t.leaves(term) if x.data.kind in ("tid", "bdim")}
+    shape = support.shape(kernel)
+    return not kernel.launches and all(shape.least[at] == shape.most[at] for at, a in enumerate("xyz") if a in asked)
+
+
+def _part_draft(kernel: Kernel, load: Access, store: Access, found: _Hole) -> Draft:
+    trial = found.trial
+    where = launches.thread_words((found.block, found.thread), trial.grid, trial.block)
+    launched, related = launches.which(kernel, trial.launch, load.fn.file)
+    return Draft(
+        "CL405", load.fn, load.fn.file, load.node.start, load.node.end,
+        f"this reads positions of `{load.obj.name}` that nobody stores: in a block of "
+        f"{plural(math.prod(trial.block), 'thread')} {where} reads element {found.position}, which holds what was left "
+        f"there{launched}",
+        "store all positions that are read, or read no others",
+        Witness(trial.sizes, trial.grid, trial.block, (found.block, found.thread), {"position": found.position}),
+        ((store.fn.file, store.node.start, store.node.end, "stored here, and not all of it"), *related,
+         *support.calls(load)),
     )  # fmt: skip
 
 

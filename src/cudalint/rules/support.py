@@ -141,9 +141,14 @@ def block_shape(kernel: Kernel) -> tuple[int, int, int]:
 
 def fitted(kernel: Kernel, block: Triple) -> Triple:
     """The block nearest to ``block`` that the kernel can have."""
+    return shape(kernel).fit(block)
+
+
+def shape(kernel: Kernel) -> needs.Shape:
+    """What the kernel needs of its block."""
     if "shape" not in kernel.answers:
         kernel.answers["shape"] = needs.shape(kernel.flow)
-    return kernel.answers["shape"].fit(block)  # type: ignore[attr-defined,no-any-return]  # put there above
+    return kernel.answers["shape"]  # type: ignore[return-value]  # put there above
 
 
 def dimensions(grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[Term, int]:

@@ -594,7 +594,7 @@ def _atomic(code: Calls, node: ir.Call, name: str) -> Eval:
                     machine.changed = bool(np.any((old == given[0][lanes]) & (given[0][lanes] != given[1][lanes])))
             return old
 
-        return machine.memory.atomic(f, where, type_, operation, site)
+        return machine.memory.atomic(f, where, type_, operation, site, kind != "Exch")
 
     return run
 

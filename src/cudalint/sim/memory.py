@@ -729,12 +729,17 @@ class Memory:
         machine.effects += 1
         if watched:
             self._race_atomic(f, obj, page, number, element, dtype, site)
+        if page.known is not None and value.reads:
+            self._note_read(f, obj, page, number, element, dtype, site, False)
         result = value(view, element)
         self._note_write(f, obj, page, element, dtype, True)
         return result
 
-    def atomic(self, f: Frame, address: tuple[Any, Any, int], type_: Type, operation: Any, site: Site) -> Any:
-        """Apply ``operation(view, index, lanes)`` to each page touched; gives the old values, in lane order."""
+    def atomic(
+        self, f: Frame, address: tuple[Any, Any, int], type_: Type, operation: Any, site: Site, makes_use: bool
+    ) -> Any:
+        """Apply ``operation(view, index, lanes)`` to each page touched; gives the old values, in lane order.
+        ``makes_use`` tells whether what it leaves hangs on what was there."""
         dtype = memory_dtype(type_)
         if type_ is BF16:
             raise Unsupported("an atomic on bfloat16")
@@ -743,6 +748,8 @@ class Memory:
         lanes = np.arange(f.n)
 
         class Operation:
+            reads = makes_use
+
             def __init__(self, which: Any) -> None:
                 self.which = which
 
