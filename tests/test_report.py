@@ -110,6 +110,8 @@ def test_summary_of_files_that_could_not_be_read():
         return "".join(render("full", Report(findings, (), lambda _: b"", files, "/p", False, 1))).splitlines()[-1]
 
     assert summary(0) == "Nothing was checked; 1 file could not be read."
+    nothing = Report([], ["x.cu: No such file or directory"], lambda _: b"", 0, "/p")
+    assert "".join(render("full", nothing)) == "Nothing was checked.\n"
     assert summary(2) == "No findings in 2 files; 1 file could not be read."
     assert summary(2, finding()._replace(fix=None)) == "1 error in 1 file of 3; 1 file could not be read."
 

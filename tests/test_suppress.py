@@ -41,6 +41,7 @@ def messages(cudalint, text, *arguments) -> list[str]:
         f"// cudalint: disable[CL001]\r\n\r\n{MARK}\r\n// cudalint: enable[CL001]\r\n",
         f"// cudalint: ignore-next-line[CL001]\r{MARK}\r",
         f"{MARK} // cudalint: ignore[cl001]\n",
+        f"{MARK} // Cudalint: Ignore[cl001]\n",
         f"{MARK} // cudalint: ignore[CL0]\n",
         f"{MARK} // cudalint: ignore[file]\n",
         f"{MARK} // cudalint: ignore[ALL]\n",
@@ -106,6 +107,8 @@ def test_several_on_one_line_and_above_one_line(cudalint):
         ("// cudalint: ignore[]", "'cudalint: ignore[]' names no rule"),
         ("// cudalint: ignore[CL001", "'cudalint: ignore[' has no closing bracket"),
         ("// cudalint: ingore[CL001]", "unknown word 'ingore' after 'cudalint:'; did you mean 'ignore'?"),
+        ("// cudalint: bogus", "unknown word 'bogus' after 'cudalint:'; there are ignore, ignore-next-line,"),
+        ("// Cudalint: Requires(n > 0)", "'cudalint: requires' has to be written in small letters"),
     ],
 )
 def test_cl002_says_what_is_wrong(cudalint, comment, says):
@@ -125,6 +128,7 @@ def test_cl002_stands_at_the_name(cudalint):
         "// cudalint: assume(n <= 10)",
         "// cudalint: confirm(n=3)",
         "// cudalint is a tool",
+        "// what cudalint: says of it",
     ],
 )
 def test_words_of_other_features_are_left_alone(cudalint, comment):

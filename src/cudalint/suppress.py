@@ -34,7 +34,9 @@ LEXEME = pattern(
     rb"""|"(?:\\.|[^"\\\r\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\r\n])*'""",
     re.DOTALL,
 )
-_DIRECTIVE = pattern(rb"cudalint:[ \t]*([A-Za-z-]+)(?:[ \t]*(\[[^\]\r\n]*\]?))?")
+_DIRECTIVE = pattern(rb"cudalint:[ \t]*([A-Za-z-]+)(?:[ \t]*(\[[^\]\r\n]*\]?))?", re.IGNORECASE)
+_MARK = pattern(rb"cudalint:", re.IGNORECASE)
+_OPENING = pattern(rb"(?://+|/\*+)[ \t!<]*")
 _NAME = pattern(rb"[^\s,\[\]][^,\[\]]*")
 _LINE_END = pattern(rb"\r\n|\r|\n")
 
@@ -84,7 +86,7 @@ class _Lines:
 
 def directives(raw: bytes) -> list[Directive]:
     """The suppressions of a file (UTF-8, no BOM), in order."""
-    if b"cudalint:" not in raw:
+    if not _MARK.search(raw):
         return []
     found = [*_directives(raw), *_wrongly_stated(raw)]
     found.sort(key=lambda directive: directive.start)
@@ -123,8 +125,9 @@ def _directives(raw: bytes) -> Iterator[Directive]:
         if lexeme["comment"] is None:
             continue
         for match in _DIRECTIVE.finditer(raw, lexeme.start(), lexeme.end()):
-            word = match[1].decode()
-            fault = _fault(word, match[2])
+            word = match[1].decode().lower()
+            opening = _OPENING.match(raw, lexeme.start(), lexeme.end())
+            fault = _fault(word, match, alone=opening is not None and opening.end() == match.start())
             if word not in _WORDS and fault is None:
                 continue
             first, last = lines.line(lexeme.start()), lines.line(lexeme.end() - 1)
@@ -150,12 +153,18 @@ def _directives(raw: bytes) -> Iterator[Directive]:
                 yield Directive(word, selector, named(selector), start, end, speaks_for, wrong)
 
 
-def _fault(word: str, bracket: bytes | None) -> str | None:
+def _fault(word: str, match: re.Match[bytes], *, alone: bool) -> str | None:
+    """Why a directive cannot be followed; ``alone`` tells that the comment begins with it, and is not prose."""
+    bracket = match[2]
     if word in (*WORDS, CONFIRM):
-        return None
+        # Those who read these words read small letters.
+        small = match[0].startswith(b"cudalint:") and match[1].islower()
+        return None if small else f"'cudalint: {word}' has to be written in small letters"
     if word not in _WORDS:
-        # a slip of the pen, or a word of another feature
-        meant = closest(word, (*_WORDS, *WORDS, CONFIRM))
+        words = (*_WORDS, *WORDS, CONFIRM)
+        meant = closest(word, words)
+        if not meant and alone:
+            meant = f"; there are {', '.join(words[:-1])} and {words[-1]}"
         return f"unknown word '{word}' after 'cudalint:'{meant}" if meant else None
     if bracket is None:
         return f"'cudalint: {word}' needs the rules in brackets, like {word}[CL301]"

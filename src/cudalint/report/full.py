@@ -103,8 +103,9 @@ def _width(text: str) -> int:
 def _summary(report: Report) -> str:
     unread = f"{plural(report.unread, 'file')} could not be read" if report.unread else ""
     if not report.findings:
-        unread = unread or "not everything was checked" * bool(report.problems)
-        read = f"No findings in {plural(report.files, 'file')}" if report.files else unread and "Nothing was checked"
+        unread = unread or "not everything was checked" * bool(report.problems and report.files)
+        nothing = "Nothing was checked" * bool(unread or report.problems)
+        read = f"No findings in {plural(report.files, 'file')}" if report.files else nothing
         return "; ".join(part for part in (read, unread) if part) + ".\n" if read else ""
     levels = [f.level for f in report.findings]
     counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
