@@ -257,10 +257,15 @@ def _shape(block: Triple) -> str:
 
 
 def _fix(event: Conversion, place: Operation) -> FixDraft | None:
-    if event.fn is place.fn and width.inside(place.node, event.node):
+    """A cast in front of the product where it is widened, else 64 bits for the local that takes it there."""
+    if event.fn is not place.fn:
+        return None
+    if width.inside(place.node, event.node):
         signed = isinstance(event.to, Int) and event.to.signed
         return width.cast_products(event.fn, event.node, "long long" if signed else "size_t")
-    return None
+    from cudalint.rules.cl108_stride import widen_at
+
+    return widen_at(place, large=True)
 
 
 def _widened(event: Conversion, place: Operation) -> Iterator[support.Place]:
