@@ -357,6 +357,11 @@ def test_sound_bodies(cudalint: Cudalint, write: Write) -> None:
     assert len(sources("a.py", SOUND_BODIES.encode())) == 4
 
 
+def test_bodies_that_ask_for_nothing_have_no_contract(cudalint: Cudalint, write: Write) -> None:
+    write("a.py", "import cupy\nhalf = cupy.ElementwiseKernel('float32 x', 'float32 y', 'y = x / 2', 'half')\n")
+    assert cudalint("contract", "a.py").stdout == ""
+
+
 def test_bodies_are_repaired_in_place(cudalint: Cudalint, write: Write) -> None:
     path = write("a.py", BODIES)
     cudalint("check", "--fix", "a.py")

@@ -95,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from cudalint.cli import write_out
     from cudalint.config import Configs
     from cudalint.engine import Worker
+    from cudalint.frontend.source import host_of
     from cudalint.report import Report
     from cudalint.select import Layer
     from cudalint.walk import walk
@@ -108,7 +109,10 @@ def run(options: argparse.Namespace) -> int:
         project = worker.project(target.settings)
         error = project.file(target.path).error
         if error is None:
-            found += contracts(target, project)
+            each = contracts(target, project)
+            # Launches in Python are not seen: of a body that asks for nothing there is nothing to say.
+            silent = host_of(target.path) is not None
+            found += [x for x in each if x.requires or x.launches or not silent]
         elif target.named:
             problems.append(f"{target.path}: {error}")
     for problem in problems:
