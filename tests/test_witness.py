@@ -1354,3 +1354,24 @@ void run(float *x, const std::vector<int> &extents) {
     )
     (found,) = cudalint.json("--select", "CL204", "extents.cu")
     assert found["witness"]["sizes"] == {"extents.size()": 3, "product": 0}
+
+
+def test_bytes_are_held_against_another_call_where_nothing_is_launched(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    """One call passes so many elements' bytes, the other the number alone."""
+    write(
+        "upload.cu",
+        """\
+double *upload(const double *from, int n) {
+    double *to;
+    if (n < 1) return nullptr;
+    cudaMalloc(&to, n * sizeof(double));
+    cudaMemcpy(to, from, n, cudaMemcpyHostToDevice);
+    cudaMemset(to, 0, n * sizeof(double));
+    return to;
+}
+""",
+    )
+    (found,) = cudalint.json("upload.cu")
+    assert (found["code"], found["line"]) == ("CL217", 5)

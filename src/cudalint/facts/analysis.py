@@ -63,6 +63,7 @@ def analyse(
                 yield unit
 
 
+_SIZED = pattern(rb"\b(?:cuda|hip)(?:Malloc|HostAlloc|Memcpy|Memset)")
 _TELLING = pattern(rb"[\[/%]|<<|sync|shfl|Idx|Dim|atomic")
 
 
@@ -191,7 +192,23 @@ class _Analysis:
         for host in self.hosts.values():
             if host.decl.file.path == self.file.path:
                 yield host
+        for decl in self.holders():
+            holder = self.attempt(partial(flows.walk, decl))
+            if holder is not None:
+                yield HostFunction(decl, holder, self.config)
         yield from distinct([x for x in self.launches if x.event.fn.file.path == self.file.path])
+
+    def holders(self) -> list[FunctionDecl]:
+        """The host functions that launch nothing, and whose text sizes memory in several calls."""
+        functions = [f for f in self.file.declarations.functions if f.kind == "host" and f.has_body]
+        return [
+            f
+            for f in functions
+            if f not in self.hosts
+            and b"sizeof" in (text := f.file.text[f.start : f.end])
+            and len(_SIZED.findall(text)) > 1
+            and self.concerns(f)
+        ][:MAX_HOSTS]
 
     def run_linked(self, names: set[str]) -> None:
         """Walks the host functions of other files that launch this file's kernels, and their callers there."""
