@@ -19,7 +19,7 @@ from cudalint.facts.terms import Undefined, atoms_of, evaluate, leaves
 from cudalint.facts.uniformity import expand
 from cudalint.ir.types import Int
 from cudalint.lazy import NamedTuple
-from cudalint.rules.launches import has_tail
+from cudalint.rules.launches import are_records, division, has_tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -309,6 +309,9 @@ class Bench:
         grid = list(harness.cover(setup.values, block, _positive(setup.grid)))
         if self.launch is not None:
             for at, axis in enumerate("xyz"):
+                shared = division(self.launch.grid[at]) if self.launch.grid is not None else None
+                if shared is None or are_records(self.launch, axis, shared[1]):
+                    continue
                 if not any(BID[axis] in c.ids for c in self.kernel.layout.coordinates):
                     grid[at] = max(grid[at], harness.divided(at, setup.host))
         return (grid[0], grid[1], grid[2]), block

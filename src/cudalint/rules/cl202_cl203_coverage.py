@@ -340,7 +340,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     layout = launch.kernel.layout
     if any(BID[axis] in c.ids for c in layout.coordinates):
         return None
-    if not _addresses(launch, axis) or are_records(launch, axis, divisor):
+    if not _addresses(launch, axis) or launches.are_records(launch, axis, divisor):
         return None
 
     cases: dict[tuple[int, ...], Case | None] = {}
@@ -414,24 +414,6 @@ def _addresses(launch: Launch, axis: str) -> bool:
         for info in loop.inductions.values()
         if info.step is not None
     )
-
-
-def are_records(launch: Launch, axis: str, divisor: Term) -> bool:
-    """Whether what divides a size is the length of its records, of which each block has one: its threads read the same
-    elements of it, ``a[3 * b]`` to ``a[3 * b + 2]``, and have no share of their own in as many elsewhere."""
-    each = t.constant(t.poly(divisor))
-    if each is None or launch.kernel is None:
-        return False
-    found = False
-    for access in launch.kernel.flow.accesses:
-        p = expand(access.scalar or {})
-        if access.obj.kind != "global" or shapes.stepped(p, BID[axis]) != {(): each}:
-            continue
-        field = t.constant(t.add(p, {(BID[axis],): each}, -1))
-        if field is None or not 0 <= field < each or access.mode != "r":
-            return False
-        found = True
-    return found
 
 
 # --- the finding --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, I64
 from cudalint.rules import launches
-from cudalint.rules.cl202_cl203_coverage import are_records, lost, short
+from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     exact = [
         q.args
         for q in quotients
-        if q.op == "div" and (whole & t.leaves(q.args[1]) or any(are_records(launch, a, q.args[1]) for a in axes))
+        if q.op == "div"
+        and (whole & t.leaves(q.args[1]) or any(launches.are_records(launch, a, q.args[1]) for a in axes))
     ]
 
     def goal(env: w.Assignment) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import kernels, search
+from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
 from cudalint.facts.events import Pointer, Record, chain
 from cudalint.facts.expressions import from_poly
+from cudalint.facts.ids import BID
+from cudalint.facts.uniformity import expand
 from cudalint.findings import digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I64, Int
@@ -102,6 +104,24 @@ def division(blocks: Term, counts: Collection[Term] = ()) -> tuple[Term, Term] |
 
 def _same(first: tuple[Term, Term], second: tuple[Term, Term]) -> bool:
     return all(t.poly(a) == t.poly(b) for a, b in zip(first, second, strict=True))
+
+
+def are_records(launch: Launch, axis: str, divisor: Term) -> bool:
+    """Whether what divides a size is the length of its records, of which each block has one: its threads read the same
+    elements of it, ``a[3 * b]`` to ``a[3 * b + 2]``, and have no share of their own in as many elsewhere."""
+    each = t.constant(t.poly(divisor))
+    if each is None or launch.kernel is None:
+        return False
+    found = False
+    for access in launch.kernel.flow.accesses:
+        p = expand(access.scalar or {})
+        if access.obj.kind != "global" or shapes.stepped(p, BID[axis]) != {(): each}:
+            continue
+        field = t.constant(t.add(p, {(BID[axis],): each}, -1))
+        if field is None or not 0 <= field < each or access.mode != "r":
+            return False
+        found = True
+    return found
 
 
 def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
