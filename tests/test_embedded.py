@@ -679,3 +679,12 @@ def test_an_edit_means_what_was_meant_or_is_not_made(data: st.DataObject, new: s
     if "__global__" in inner[:first] + new + inner[last:]:
         [now] = sources(f"/{name}", after).values()
         assert now.raw.decode() == inner[:first] + new + inner[last:]
+
+
+def test_nothing_is_said_of_a_text_that_is_not_in_sight(cudalint, write):
+    write("k.py", "import cupy\n\n\ndef made(code):\n    return cupy.RawKernel(code, 'k')  # a __global__ function\n")
+    write("read.py", "import cupy\n\nk = cupy.RawKernel(open('k.cu').read(), 'k')  # a __global__ function\n")
+    write("none.ipynb", '{"cells": 5}')
+    assert cudalint.concise("k.py", "read.py", "none.ipynb") == []
+    write("broken.ipynb", '{"cells": 5, "x": "%%cu __global__"}')
+    assert cudalint.concise("broken.ipynb") == ["broken.ipynb:1: CL001"]
