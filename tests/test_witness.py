@@ -1375,3 +1375,38 @@ double *upload(const double *from, int n) {
     )
     (found,) = cudalint.json("upload.cu")
     assert (found["code"], found["line"]) == ("CL217", 5)
+
+
+def test_tiles_that_are_not_surely_unfilled(cudalint, write):
+    """What is read and not used, and what the caller's block may fill: nothing is known, and nothing said."""
+    write(
+        "half.cu",
+        """\
+__global__ void chosen(const float *in, float *out) {
+    __shared__ float tile[257];
+    tile[threadIdx.x] = in[blockIdx.x * 256 + threadIdx.x];
+    __syncthreads();
+    float next = tile[threadIdx.x + 1];
+    out[blockIdx.x * 256 + threadIdx.x] = threadIdx.x < 255 ? next : 0.0f;
+}
+
+// The block is the caller's: one of 64 threads reads what it has stored.
+__global__ void free_block(float *x) {
+    __shared__ float tile[1024];
+    if (threadIdx.x < 64) tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[threadIdx.x ^ 1];
+}
+
+// So is its height: one of 16 rows fills the tile in two passes.
+__global__ void strips(const float *in, float *out) {
+    __shared__ float tile[32][33];
+    int x = blockIdx.x * 32 + threadIdx.x;
+    for (int j = 0; j < 32; j += 16) tile[threadIdx.y + j][threadIdx.x] = in[(threadIdx.y + j) * 4096 + x];
+    __syncthreads();
+    for (int j = 0; j < 32; j += 16) out[(threadIdx.y + j) * 4096 + x] = tile[threadIdx.x][threadIdx.y + j];
+}
+void run(const float *in, float *out) { chosen<<<16, 256>>>(in, out); }
+""",
+    )
+    assert cudalint.json("--select", "CL405,CL307", "half.cu") == []

@@ -120,6 +120,9 @@ class Experiment:
         where = self.watch.sites[site]
         if all(o.kind == "shared" for o in where.objects):
             obj, size = _array(where)
+            if obj.var is not None and obj.var.extern:  # all of them are one array, and its first name tells it
+                dynamic = (o for x in self.watch.sites for o in x.objects if o.var is not None and o.var.extern)
+                obj = next(dynamic, obj)
             return obj.name, "shared", size
         name = self._buffer_of(where.objects)
         buffer = self.buffers.get(name or "")

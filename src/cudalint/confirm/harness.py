@@ -526,7 +526,7 @@ class Harness:
         if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
             return self.constant
         if any(x.data.data is obj for x in concrete.read_ends(self.flow)):
-            return max(4 * case.block[0], 2 * case.grid[0])  # several passes, by threads or by blocks
+            return _passes(case)
         if isinstance(element, Int) and obj.name in self._loaded:
             return ("hash", 0, max(1, self._largest(case)))
         if self.coarse and isinstance(element, (Int, Float)) and extent <= _COARSE:
@@ -709,6 +709,7 @@ class Harness:
             loaded = self._loaded.get(obj.name, ())
             wide = [x for x in loaded if isinstance(x.type, Int) and x.type.bits >= 32 and top <= x.type.hi]
             ranges.update(dict.fromkeys(wide, (0, top)))
+        ranges.update(dict.fromkeys(concrete.read_ends(self.flow), (0, _passes(case))))
         for loop in self.flow.loops:
             found = kernels.trips(loop)
             if found is None:
@@ -717,6 +718,11 @@ class Harness:
             if distance is not None and step is not None and step > 0:
                 ranges[loop.counter] = (0, max(0, distance // step))
         return ranges
+
+
+def _passes(case: kernels.Case) -> int:
+    """What a loop that ends by what is read from memory runs to: several passes, by threads or by blocks."""
+    return max(4 * case.block[0], 2 * case.grid[0])
 
 
 def _bound(kernel: Kernel, launch: Launch | None) -> tuple[Kernel, Launch | None]:

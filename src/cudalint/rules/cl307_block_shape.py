@@ -178,6 +178,12 @@ def _halving(kernel: Kernel) -> Iterator[_Tree]:
                 yield _Tree(next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last), width)
 
 
+def _gathered(kernel: Kernel, tree: _Tree) -> bool:
+    """Whether threads fill the tree's array in a loop, with more than an element each."""
+    stores = [a for a in kernel.flow.accesses if a.obj is tree.access.obj and a.mode == "w" and a.seq < tree.access.seq]
+    return any(g.loop is not None and g.loop.last < tree.access.seq for a in stores for g in chain(a.guard))
+
+
 def _doubled(half: Term) -> Term | None:
     """What a first half is the half of; None where that cannot be told."""
     half = _bare(half)
@@ -311,7 +317,7 @@ def experiment_cl307(bench: Bench) -> Plan:
         found = oracle.gaps(run, names) if tree is None else None
         if found is None and share > x:
             found = oracle.unset(run) or oracle.independence(run, f"in blocks of {share}")
-        if found is None and tree is not None:
+        if found is None and tree is not None and not _gathered(bench.kernel, tree):
             # A tree wider than the block has places that are no element's.
             found = oracle.short_sums(run, 2, min(value(run, t.poly(tree.width)) or x, x), elements(run))
         return found
