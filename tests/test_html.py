@@ -145,12 +145,12 @@ def test_a_large_buffer_is_shown_whole_and_where_it_matters(folder: Path, cudali
 
 def test_kernels_without_a_finding(folder: Path, cudalint: Cudalint) -> None:
     (folder / "k.cu").write_text(_FAULTY, encoding="utf-8")
-    done = cudalint("confirm", "--backend", "sim", "--as", "CL202", "--kernel", "add", "--sizes", "65,300", "--html",
+    done = cudalint("confirm", "--backend", "sim", "--as", "CL402", "--kernel", "add", "--sizes", "65,300", "--html",
                     "p.html", "k.cu")  # fmt: skip
     assert done.returncode == 0
     page = Page((folder / "p.html").read_text("utf-8"))
     assert "1 not reproduced." in page.text
-    assert "CL202 on add" in page.text
+    assert "CL402 on add" in page.text
     assert "n = 300, <<<10000,32>>>: ok" in page.text
 
 
