@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Access, Flow, Induction
+    from cudalint.facts.events import Access, Flow, Induction, Obj
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -241,16 +242,19 @@ def _asks_data(cond: Term, own: Term) -> bool:
 
 def _is_wrong(flow: Flow, op: str, constant: Term, data: Term) -> bool:
     """Whether a constant changes what the operation makes of ``data``: elements of memory of either sign."""
-    value, made = constant.data, _Made(flow, op).of(data)
-    if not isinstance(value, (int, float)) or made is None:
+    value = constant.data
+    if not isinstance(value, (int, float)) or not (0 <= value < _LOWEST if op == "max" else value == (op == "add")):
         return False
-    if op == "mul":
-        return value == 0 != made
-    if op == "add":
-        return value == 1
-    if op == "min":
-        return value == 0 < made
-    return made < 0 <= value < _LOWEST
+    made = _made(flow, op).of(data)
+    if made is None:
+        return False
+    return {"mul": made != 0, "add": True, "min": made > 0, "max": made < 0}[op]
+
+
+@lru_cache(maxsize=4)
+def _made(flow: Flow, op: str) -> _Made:
+    """One for all accumulators of the kernel that is being looked at."""
+    return _Made(flow, op)
 
 
 class _Made:
@@ -262,13 +266,30 @@ class _Made:
         self.worst: Callable[[list[float]], float] = min if op == "max" else max
         self.open: set[Term] = set()
         self.elements = False
+        self.known: dict[object, tuple[float | None, bool]] = {}
+        self.stores: dict[Obj, list[Term]] = {}
+        for access in flow.accesses:
+            if access.value is not None and _combines(access) is None:
+                self.stores.setdefault(access.obj, []).append(access.value)
 
     def of(self, data: Term) -> float | None:
         """The value; None where it is made of something else, or of elements that are never negative."""
+        self.elements = False
         made = self._number(data)
         return made if self.elements else None
 
     def _number(self, term: Term) -> float | None:
+        """The value of a term; ``elements`` is set where elements that may be negative take part."""
+        key = (term, frozenset(self.open)) if self.open else term
+        if key not in self.known:
+            before, self.elements = self.elements, False
+            self.known[key] = self._computed(term), self.elements
+            self.elements = before
+        found, elements = self.known[key]
+        self.elements = self.elements or elements
+        return found
+
+    def _computed(self, term: Term) -> float | None:
         if _bare(term).op == "select":
             arms = _bare(term).args[1:]
             return self._worst([x for x in arms if x.op != "const"] or arms)
@@ -305,12 +326,7 @@ class _Made:
 
     def _stored(self, leaf: Term) -> Iterator[Term]:
         """What the function itself has stored in an array by the time that an element of it is loaded."""
-        for access in self.flow.accesses:
-            value = access.value
-            if value is None or access.obj is not leaf.data.data or value.key > leaf.key:
-                continue
-            if _combines(access) is None:
-                yield value
+        return (x for x in self.stores.get(leaf.data.data, ()) if x.key <= leaf.key)
 
     def _gathered(self, info: Induction) -> float | None:
         """What a variable holds after a loop that gathers data in it, in which other lanes have what this one has."""
