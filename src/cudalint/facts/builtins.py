@@ -509,7 +509,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             _extents(walker, node)
         return known
     walker.forget_elements(walker.value(receiver))
-    may_have_changed(walker, receiver)
+    if name.endswith("_") or str(receiver.type).rpartition("::")[2] != "Tensor":
+        may_have_changed(walker, receiver)  # of a tensor's methods, those that change it end in an underscore
     return walker.unseen(node, args)
 
 

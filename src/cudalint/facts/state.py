@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
+from cudalint.facts.calls import DEVICE_MEMBERS
 from cudalint.facts.events import (
     Asserted,
     CallEvent,
@@ -23,7 +24,7 @@ from cudalint.facts.events import (
 )
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, DIM3, Array, Float, Int, Ptr, Struct, Type, Unknown
+from cudalint.ir.types import BOOL, DIM3, I32, Array, Float, Int, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 Env = dict[ir.Var, "Value"]
 _NAMED = 48
 """Characters of an expression that names a value without a name."""
+_PROPERTIES = frozenset({"cudaDeviceProp", "hipDeviceProp_t"})
 _SCOPED = frozenset({"local", "param", "template"})
 """Kinds of variables that are gone after their block or call."""
 
@@ -129,8 +131,11 @@ class State:
         if found is None:
             fields = record.type.fields if isinstance(record.type, Struct) else None
             type_ = (fields or {}).get(name)
+            asked = not self.device and name in DEVICE_MEMBERS and str(record.type) in _PROPERTIES
             found = record.fields[name] = (
-                self.unknown_value(record.kind, f"{record.name}.{name}", type_, level=record.level)
+                self.fresh("device", f"{record.name}.{name}", number(type_) if type_ is not None else I32)
+                if asked
+                else self.unknown_value(record.kind, f"{record.name}.{name}", type_, level=record.level)
                 if type_ is not None
                 else self.fresh("unknown", f"{record.name}.{name}", None, level=max(record.level, 0))
             )

@@ -297,6 +297,8 @@ def check_float_grid(launch: Launch) -> Iterator[Draft]:
     if launch.grid is None or not launch.flow.roundings:
         return
     for number, axis in enumerate("xyz"):
+        if launch.kernel is not None and _strides(launch.kernel, axis):
+            continue  # a block fewer leaves nothing out
         for item in parts([launch.grid[number]]):
             source = _count(item)
             if source is None:
@@ -306,6 +308,12 @@ def check_float_grid(launch: Launch) -> Iterator[Draft]:
                 draft = _float_draft(launch, item, place, f"blocks on {axis}")
                 if draft is not None:
                     yield draft
+
+
+def _strides(kernel: Kernel, axis: str) -> bool:
+    """Whether all that the kernel tests on an axis is stepped by the whole grid."""
+    tested = [x for x in kernel.layout.coordinates if axis in x.axes]
+    return bool(tested) and all(x.strides_grid for x in tested)
 
 
 def check_float_count(kernel: Kernel) -> Iterator[Draft]:

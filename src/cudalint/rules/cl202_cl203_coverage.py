@@ -20,7 +20,7 @@ from cudalint.rules.draft import Draft
 from cudalint.rules.overlap import overlap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
@@ -185,6 +185,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
     case = kernels.case(launch, env)
     assert case is not None
+    if any(_wraps(x, case.host) for x in blocks):
+        return None  # the width rules say it
     reach, size = max((case.reach(c), _size(case, c) - c.inclusive) for c in group)
     if any(isinstance(x.type, Float) for b in blocks for x in search.parts(b)) and size >= _FLOAT_EXACT:
         return None
@@ -197,6 +199,14 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _wraps(blocks: Term, host: Mapping[Term, int]) -> bool:
+    """Whether a number of blocks is another than its formula says, for an overflow on the way."""
+    try:
+        return bool(t.evaluate(blocks, {**host}) != t.evaluate(blocks, {**host}, exact=False))
+    except t.Undefined:
+        return False
 
 
 def _chooses(launch: Launch, item: Coordinate) -> bool:
