@@ -140,6 +140,7 @@ class _Analysis:
     ) -> None:  # fmt: skip
         self.project, self.file, self.config, self.through, self.told = project, file, config, through, told
         self.left = left
+        self.words: dict[FunctionDecl, frozenset[str]] = {}
         self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
@@ -282,8 +283,11 @@ class _Analysis:
         return self.through is None or self.mentions(decl, self.through)
 
     def mentions(self, decl: FunctionDecl, names: AbstractSet[str]) -> bool:
-        text = decl.file.text[decl.start : decl.end].decode("utf-8", "replace")
-        return not names.isdisjoint(_WORD.findall(text))
+        words = self.words.get(decl)
+        if words is None:
+            text = decl.file.text[decl.start : decl.end].decode("utf-8", "replace")
+            words = self.words[decl] = frozenset(_WORD.findall(text))
+        return not names.isdisjoint(words)
 
     def run_host(self, decl: FunctionDecl) -> None:
         flow = flows.walk(decl)
