@@ -269,8 +269,8 @@ class Harness:
         assert self.launch is not None and self.launch.grid is not None
         limits = search.leaves_of(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
                                     for x in t.atoms_of(c.limit))  # fmt: skip
-        free = [search.bare(x).op == "atom" and search.bare(x).data.kind == "param"
-                and search.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
+        free = [t.bare(x).op == "atom" and t.bare(x).data.kind == "param"
+                and t.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
         if self.literal or not any(free):
             return grid
         enough = self.cover(self.kernel_values(host), block)
@@ -342,7 +342,7 @@ class Harness:
     def _callers(self, given: Term) -> bool:
         """Whether a count of bytes is a parameter of the host function that nothing else of the launch is made of."""
         assert self.launch is not None
-        bare = search.bare(given)
+        bare = t.bare(given)
         others = search.leaves_of([*(self.launch.grid or ()), *(self.launch.block or ()),
                                      *self.launch.mapping.values()])  # fmt: skip
         return bare.op == "atom" and bare.data.kind == "param" and bare not in others
@@ -463,7 +463,7 @@ class Harness:
         if not isinstance(value, t.Term):
             return False
         actual = value if self.launch is None else self.launch.mapping.get(value)
-        return actual is not None and search.bare(actual) in self.sizes
+        return actual is not None and t.bare(actual) in self.sizes
 
     def _within(self, obj: Obj, host: Values) -> tuple[Obj, int] | None:
         """The parameter to whose memory the launch makes this one point too, and how many bytes into it."""
@@ -754,7 +754,7 @@ def _stated(launch: Launch | None) -> Values:
     for condition in launch.conditions if launch is not None else ():
         if condition.op == "eq":
             for side, other in (condition.args, condition.args[::-1]):
-                atom, number = search.bare(side), search.bare(other)
+                atom, number = t.bare(side), t.bare(other)
                 # What is computed of something else (`odd_factor(n) == 1`) has the value that this gives it.
                 own = atom.op == "atom" and atom.data.kind == "param" and isinstance(atom.type, Int)
                 if own and isinstance(number.data, int):
@@ -839,7 +839,7 @@ def _given(kernel: Kernel, launch: Launch | None) -> dict[str, int | float]:
                 result.update(comment.values)
     if launch is not None:
         for formal, actual in launch.mapping.items():
-            bare = search.bare(actual)
+            bare = t.bare(actual)
             if formal.data.name in result and bare.op == "atom":
                 result.setdefault(bare.data.name, result[formal.data.name])
     return result

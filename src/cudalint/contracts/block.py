@@ -136,7 +136,7 @@ def _steps(flow: Flow, loop: Loop, axis: str) -> Iterator[int]:
 def _stated(flow: Flow, axis: str) -> Iterator[int]:
     """The extents of a block that the kernel asserts."""
     for term in (x for asserted in flow.asserted for x in conjuncts_of(asserted.term)):
-        if term.op == "eq" and BDIM[axis] in (_bare(x) for x in term.args):
+        if term.op == "eq" and BDIM[axis] in (t.bare(x) for x in term.args):
             yield from (x.data for x in term.args if x.op == "const")
 
 
@@ -161,20 +161,14 @@ def _distance(flow: Flow, loop: Loop, counter: Term) -> bool:
 
 def _factor(after: Term, before: Term) -> str:
     """Whether a value is half or twice what it was."""
-    after = _bare(after)
-    if len(after.args) != 2 or _bare(after.args[0]) is not _bare(before) or after.args[1].op != "const":
+    after = t.bare(after)
+    if len(after.args) != 2 or t.bare(after.args[0]) is not t.bare(before) or after.args[1].op != "const":
         return ""
     step = (after.op, after.args[1].data)
     return "halved" if step in _HALVED else "doubled" if step in _DOUBLED else ""
 
 
 _HALVED, _DOUBLED = {("shr", 1), ("div", 2)}, {("shl", 1), ("mul", 2)}
-
-
-def _bare(term: Term) -> Term:
-    while term.op == "cast":
-        term = term.args[0]
-    return term
 
 
 def _room(access: Access, most: list[int]) -> None:
@@ -228,7 +222,7 @@ def whole_tiles(flow: Flow) -> Iterator[Tile]:
 
 def _own_slot(index: Term) -> str | None:
     """The axis whose thread number an index is."""
-    return next((axis for axis in "xyz" if _bare(index) is TID[axis]), None)
+    return next((axis for axis in "xyz" if t.bare(index) is TID[axis]), None)
 
 
 def _furthest(access: Access, p: Poly) -> int | None:
@@ -266,7 +260,7 @@ def _paired(access: Access, axis: str, p: Poly) -> int | None:
     alone = False
     for guard in chain(access.guard):
         for term in conjuncts_of(guard.term):
-            pair = term.op == "lt" and _bare(term.args[0]) is TID[axis] and t.poly(_bare(term.args[1])) == ahead
+            pair = term.op == "lt" and t.bare(term.args[0]) is TID[axis] and t.poly(t.bare(term.args[1])) == ahead
             if not pair and guard.loop is None and guard.why != "assert" and BID[axis] not in t.leaves(term):
                 return None
             alone = alone or pair
@@ -313,7 +307,7 @@ def _parts(term: Term, multiple: list[int]) -> None:
     while stack:
         item = stack.pop()
         if len(item.args) == 2 and item.args[1].op == "const" and (item.op, item.args[1].data) in _BY_WARP:
-            cut = _bare(item.args[0])
+            cut = t.bare(item.args[0])
             for at, axis in enumerate("xyz"):
                 if cut in (TID[axis], BDIM[axis]):
                     multiple[at] = _WARP

@@ -61,7 +61,7 @@ class Reach:
         for side, other, upper in ((first, second, True), (second, first, False)):
             if other.op != "const" or not isinstance(other.data, int):
                 continue
-            side = strip(side)
+            side = t.bare(side)
             low, high = self._ranges.get(side) or self._own(side)
             if upper or term.op == "eq":
                 high = min(high, other.data - strict)
@@ -145,7 +145,7 @@ class Reach:
         if op == "shr" and args[1].op == "const" and 0 <= args[1].data < 63:
             return self.threads(t.make("div", blocks.type, args[0], t.const(1 << args[1].data, blocks.type)), block)
         if op == "div":
-            divisor, extent = t.poly(strip(args[1])), t.poly(strip(block))
+            divisor, extent = t.poly(t.bare(args[1])), t.poly(t.bare(block))
             if not extent:
                 return 0
             times = t.constant(shapes.divide(divisor, extent) or {})
@@ -155,13 +155,6 @@ class Reach:
             if low > 0:
                 return max(0, self.high(args[0])) * size // low
         return max(0, self.high(blocks)) * size
-
-
-def strip(term: Term) -> Term:
-    """A value without the conversions around it."""
-    while term.op == "cast":
-        term = term.args[0]
-    return term
 
 
 def is_wide(term: Term) -> bool:

@@ -40,13 +40,6 @@ def parts(term: Term) -> Iterator[Term]:
             stack.extend(item.args)
 
 
-def bare(term: Term) -> Term:
-    """``term`` without conversions around it."""
-    while term.op == "cast":
-        term = term.args[0]
-    return term
-
-
 def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
     return {x for term in terms or () for x in t.leaves(term)}
 
@@ -71,7 +64,7 @@ def _accumulated(induction: Induction) -> bool:
     """Whether a loop multiplies or adds up sizes: ``for (…) n *= dims[i]``; not one that doubles or halves."""
     if induction.next is None or induction.step is not None:
         return False
-    following = bare(induction.next)  # an int may be multiplied by 64-bit sizes
+    following = t.bare(induction.next)  # an int may be multiplied by 64-bit sizes
     if following.op not in ("mul", "add"):
         return False
     others = [x for x in following.args if induction.term not in t.leaves(x)]

@@ -307,14 +307,13 @@ class State:
         return result
 
     def voted(self, condition: Term, node: ir.Node) -> None:
-        """What the outcome of a vote says of this thread: all of them, it among them; none of them, it neither."""
+        """What the outcome of a vote says of this thread: all of them, it among them; none of them, it neither. A count
+        that is asked for by number is taken for that of all: how many they are, only a launch may tell."""
         if condition.op in ("eq", "ne"):
             is_equal, sides = condition.op == "eq", condition.args
         else:
-            is_equal, sides = (
-                condition.op == "lnot",
-                (condition.args[0] if condition.op == "lnot" else condition, t.ZERO),
-            )
+            is_equal = condition.op == "lnot"
+            sides = (condition.args[0] if is_equal else condition), t.ZERO
         for outcome, number in (sides, sides[::-1]):
             kind, own = self.votes.get(t.bare(outcome), ("", t.TRUE))
             is_zero = number.op == "const" and not number.data

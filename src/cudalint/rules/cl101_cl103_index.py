@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
-from cudalint.facts.reach import Reach, is_wide, strip
+from cudalint.facts.reach import Reach, is_wide
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import I32, U32, Int
@@ -146,7 +146,7 @@ def _reaching(kernel: Kernel, product: Term, axes: set[str], bounds: list[Bound]
         if reach.index(p) <= product.type.hi:
             continue
         if limits:
-            if max(reach.high(strip(x)) for x in limits) > product.type.hi:
+            if max(reach.high(t.bare(x)) for x in limits) > product.type.hi:
                 yield launch
         elif launch is not None and launch.grid is not None and any(is_wide(launch.grid[_AXES.index(a)]) for a in axes):
             yield launch
@@ -398,7 +398,7 @@ def _sizes(
                 x, y, z = (width.value(blocks, env) or least for blocks, least in zip(launch.grid, grid))
                 return width.named(shown), (x, y, z)
     for bound in bounds:
-        leaf = strip(bound.limit)
+        leaf = t.bare(bound.limit)
         if leaf.op == "atom" and any(BID[a] in bound.ids for a in axes):
             tested = support.over_passes(bound.value)
             last = width.value(
@@ -416,7 +416,7 @@ def _sizes(
 def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
     """32-bit indices made of block and thread ids that are tested against a 64-bit bound."""
     for bound in bounds:
-        index, limit = bound.value, strip(bound.limit)
+        index, limit = bound.value, t.bare(bound.limit)
         if not (isinstance(index.type, Int) and index.type.bits == 32):
             continue
         if not (isinstance(limit.type, Int) and limit.type.bits == 64 and limit.op != "const"):
@@ -426,7 +426,7 @@ def _narrow(kernel: Kernel, bounds: list[Bound]) -> Iterator[tuple[Draft, int]]:
         axes = shapes.axes(shapes.without(t.poly(start), ()))
         if not any(a.block is not None or a.scale for a in axes.values()):
             continue
-        product = next((x for x in width.products(strip(start)) if _scales_block(x)), None)
+        product = next((x for x in width.products(t.bare(start)) if _scales_block(x)), None)
         if product is None:
             continue
         place = width.origin(kernel.flow, product, bound.event)

@@ -10,7 +10,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
-from cudalint.facts.reach import Reach, strip
+from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import U32, Int
@@ -114,7 +114,7 @@ def _size_parameters(kernel: Kernel) -> dict[Term, bool]:
         for side, other in ((event.left, event.right), (event.right, event.left)):
             if ids_of([other]):
                 for leaf in t.leaves(side):
-                    found[leaf] = found.get(leaf, False) or strip(side) is leaf
+                    found[leaf] = found.get(leaf, False) or t.bare(side) is leaf
     return found
 
 
@@ -160,9 +160,9 @@ def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Dr
         place = _place(launch, count, to, None)
         if place is not None:
             at, node = place
-            whole = strip(blocks)
+            whole = t.bare(blocks)
             what = "it is the grid itself, one block an item"
-            if whole is not strip(count):
+            if whole is not t.bare(count):
                 what = "it is a factor of the grid" if whole.op == "mul" else "it sizes the grid"
             draft = _draft(launch, reach, count, GRID_X_MAX, at, node, what, to, 0)
             if draft is not None:
@@ -231,7 +231,7 @@ def _draft(
     leaves = t.leaves(count)
     if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
         return None  # followed round a loop: what bounds it is not known here
-    fixed = width.defaults(launch, leaves - {strip(count)}, config)
+    fixed = width.defaults(launch, leaves - {t.bare(count)}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     # What a function nobody sees makes of its arguments (the bits of a type) is not what grows beside sizes.
     free = [x for x in free if search.is_size(x)] or free
@@ -266,7 +266,7 @@ def _draft(
         if meant is None or not top < meant <= _LAST:
             continue
         kept = to.wrap(meant)
-        if axis is not None and launch.grid is not None and strip(launch.grid[axis]).op == "mul":
+        if axis is not None and launch.grid is not None and t.bare(launch.grid[axis]).op == "mul":
             grid = width.with_grid(launch, env)
             env.update((x, grid[x]) for x in t.leaves(launch.grid[axis]))  # the other factor
         # The variable that a count is named after may be the narrow one, or another that is given the same.

@@ -9,7 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import ids_of
-from cudalint.facts.reach import Reach, strip
+from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import I32, Int
 from cudalint.rules import support, width
@@ -112,7 +112,7 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
         found = sides(test, induction)
         if found is None or ids_of([found[1]]) or _ends_by_wrap(induction, test):
             continue
-        limit = strip(found[1])
+        limit = t.bare(found[1])
         launches: list[Launch | None] = [*kernel.launches] or [None]
         for launch in launches:
             wide = isinstance(limit.type, Int) and limit.type.bits == 64
@@ -163,7 +163,7 @@ def check_surplus(kernel: Kernel) -> Iterator[Draft]:
         axes = [a for a in shapes.axes(t.poly(bound.value)).values() if a.is_global]
         if len(axes) != 1 or axes[0].name != "x":
             continue
-        product = next(width.products(strip(bound.value)), None)
+        product = next(width.products(t.bare(bound.value)), None)
         place = width.origin(kernel.flow, product, bound.event) if product is not None else None
         if place is None or id(place.node) in reported:
             continue
@@ -200,7 +200,7 @@ def _surplus(
     if launch.grid is None:
         return None
     size = launch.known_block("x") or 1
-    grid, limit = launch.grid[0], launch.at_launch(strip(bound.limit))
+    grid, limit = launch.grid[0], launch.at_launch(t.bare(bound.limit))
     reach = Reach(launch, kernel.config)
     if limit.op != "atom" or limit not in t.leaves(grid):
         return None

@@ -8,7 +8,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.kernels import ids_of
-from cudalint.facts.reach import Reach, is_wide, strip
+from cudalint.facts.reach import Reach, is_wide
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import U32, U64, Int
 from cudalint.rules import offsets, support, width
@@ -58,7 +58,7 @@ def _is_cut(event: Conversion) -> bool:
     """Whether a conversion keeps the lower half of an index or an offset: no size, no quotient, no data."""
     if not (isinstance(event.to, Int) and event.to.bits == 32 and isinstance(event.term.type, Int)):
         return False
-    computed = strip(event.term)  # what was widened from 32 bits comes back as it was
+    computed = t.bare(event.term)  # what was widened from 32 bits comes back as it was
     if not (isinstance(computed.type, Int) and computed.type.bits == 64) or computed.op in _QUOTIENTS:
         return False
     leaves = t.leaves(event.term)
@@ -102,7 +102,7 @@ def _limited(access: Access, event: Conversion) -> bool:
     for condition in conjuncts(access.guard):
         if condition.op in ("lt", "le", "eq"):
             for side, other in (condition.args, condition.args[::-1]):
-                bound = strip(other)
+                bound = t.bare(other)
                 narrow = bound.op == "const" or (isinstance(bound.type, Int) and bound.type.bits <= 32)
                 if narrow and not kept.isdisjoint(_made_of(side)):
                     return True
@@ -158,7 +158,7 @@ def _choice(asked: list[Term], sizes: AbstractSet[Term]) -> w.Assignment | None:
 
 def _sides(term: Term) -> Iterator[tuple[Term, list[Term]]]:
     """The values that a choice is made of, each with what chooses it, which must be the same in every thread."""
-    term = strip(term)
+    term = t.bare(term)
     if term.op != "select":
         yield term, []
     elif not ids_of([term.args[0]]):
@@ -173,7 +173,7 @@ def _counts_far(access: Access, index: Term, launch: Launch | None) -> bool:
     for condition in conjuncts(access.guard):
         if condition.op in ("lt", "le"):
             for side, other in (condition.args, condition.args[::-1]):
-                bound = strip(other)
+                bound = t.bare(other)
                 if ids & ids_of([side]) and isinstance(bound.type, Int) and bound.type.bits == 64 and t.leaves(bound):
                     return True
     return launch is not None and launch.grid is not None and any(is_wide(x) for x in launch.grid)

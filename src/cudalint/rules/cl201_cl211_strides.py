@@ -208,7 +208,7 @@ def _wrong_shares(kernel: Kernel, walk: Walk, blocks: list[str], threads: list[s
     block = support.block_shape(kernel)
     values: dict[Term, int] = support.dimensions((x, y, z), block)
     found = _shares(walk, (x, y, z), block, blocks, threads, values, lambda p: _number(p, values))
-    bound = search.bare(walk.info.limit[0]) if walk.info.limit is not None else t.ZERO
+    bound = t.bare(walk.info.limit[0]) if walk.info.limit is not None else t.ZERO
     if found is None or bound.op != "atom":
         return found
     return found._replace(sizes={bound.data.name: found.size})
@@ -610,11 +610,9 @@ def _several(launch: Launch, axis: str) -> kernels.Case | None:
     blocks = launch.grid["xyz".index(axis)] if axis else t.ONE
     if axis and launch.known_grid(axis) == 1:
         return None
-    if search.bare(blocks).op != "const" and not all(
-        search.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)
-    ):
+    if t.bare(blocks).op != "const" and not all(search.is_size(x) or x.data.kind == "device" for x in t.leaves(blocks)):
         return None
-    if axis and search.bare(blocks).op == "atom":
+    if axis and t.bare(blocks).op == "atom":
         return None  # whoever gave it its value has to know
 
     def goal(env: w.Assignment) -> bool:

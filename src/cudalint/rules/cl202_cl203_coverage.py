@@ -138,7 +138,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     first, axes = group[0], group[0].axes
     at = "xyz".index(axis)
     has_block = any(BID[a] in first.ids for a in kernels.AXES)
-    if not has_block and search.bare(launch.grid[at]) is not t.const(1, search.bare(launch.grid[at]).type):
+    if not has_block and t.bare(launch.grid[at]) is not t.const(1, t.bare(launch.grid[at]).type):
         touched = kernels.ids_of(x for c in group for a in c.accesses for x in t.atoms_of(a.scalar or {}))
         if touched.isdisjoint(BID.values()):
             return None  # all blocks do the same: CL211
@@ -399,7 +399,7 @@ def _powers(launch: Launch) -> set[Term]:
 
 def _packs(launch: Launch, threads: Term) -> set[Term]:
     """The quotients that the kernel is given: numbers of packs, unless they divide by the block, of blocks."""
-    passed = {search.bare(x) for x in launch.event.args or () if isinstance(x, t.Term)}
+    passed = {t.bare(x) for x in launch.event.args or () if isinstance(x, t.Term)}
     return {x for x in passed if x.op in ("div", "shr") and t.poly(x.args[1]) != t.poly(threads)}
 
 
@@ -409,7 +409,7 @@ def _addresses(launch: Launch, axis: str) -> bool:
     assert launch.kernel is not None
     flow = launch.kernel.flow
     fetched = [x for call in flow.calls if call.node.name in _FETCHES for x in call.args if isinstance(x, t.Term)]
-    texels = [expand(t.poly(search.bare(x))) for x in fetched]
+    texels = [expand(t.poly(t.bare(x))) for x in fetched]
     found = any(shapes.stepped(p, BID[axis]) and shapes.stepped(p, TID[axis]) == {(): 1} for p in texels)
     for access in () if found else flow.accesses:
         p = expand(access.scalar or {})

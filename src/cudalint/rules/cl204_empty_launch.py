@@ -56,7 +56,7 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
 
 def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     leaves = search.ordered([blocks], [])
-    if search.bare(blocks).op == "atom" and _is_given(search.bare(blocks)):
+    if t.bare(blocks).op == "atom" and _is_given(t.bare(blocks)):
         return None
     if not leaves or not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
@@ -181,7 +181,7 @@ def _count(case: Case, item: Coordinate) -> int:
 
 def _is_something(blocks: Term, env: w.Assignment) -> bool:
     """Whether there is any of what a number of blocks is made of, before it is divided."""
-    blocks = search.bare(blocks)
+    blocks = t.bare(blocks)
     op, args = blocks.op, blocks.args
     if op in ("mul", "min"):
         return all(_is_something(x, env) for x in args)
@@ -210,10 +210,10 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     """Whether the grid is one finished number beside the sizes, or a few times what a function answers that is told
     no size: the kernel tests what it makes of its block's number against something else, or does not ask for the
     number at all (its work is drawn from a counter)."""
-    number = search.bare(blocks)
+    number = t.bare(blocks)
     if number.op != "atom":
         product, *others = t.poly(number) or [()]
-        number = search.bare(product[0]) if len(product) == 1 and not others else number
+        number = t.bare(product[0]) if len(product) == 1 and not others else number
         asked = number.data.data if number.op == "atom" else None
         if not isinstance(asked, ir.Call) or asked.receiver is not None or asked.args:
             return False

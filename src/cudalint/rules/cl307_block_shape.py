@@ -172,7 +172,7 @@ def _halving(kernel: Kernel) -> Iterator[_Tree]:
             if info.init is None or info.next is None or info.term is None or info.next.op not in ("shr", "div"):
                 continue
             own, by = info.next.args
-            two = by.op == "const" and by.data == (1 if info.next.op == "shr" else 2) and _bare(own) is info.term
+            two = by.op == "const" and by.data == (1 if info.next.op == "shr" else 2) and t.bare(own) is info.term
             width = _doubled(info.init)
             if two and width is not None and _adds_pair(kernel, loop.first, loop.last, info.term):
                 yield _Tree(next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last), width)
@@ -186,11 +186,11 @@ def _gathered(kernel: Kernel, tree: _Tree) -> bool:
 
 def _doubled(half: Term) -> Term | None:
     """What a first half is the half of; None where that cannot be told."""
-    half = _bare(half)
+    half = t.bare(half)
     if half.op == "const" and isinstance(half.data, int):
         return t.const(2 * half.data, half.type)
     if half.op in ("shr", "div") and half.args[1].op == "const" and half.args[1].data == (1 if half.op == "shr" else 2):
-        return _bare(half.args[0])
+        return t.bare(half.args[0])
     return None
 
 
@@ -204,12 +204,6 @@ def _width(tree: _Tree, launch: Launch) -> int | None:
     return found.data if found.op == "const" and isinstance(found.data, int) else None
 
 
-def _bare(term: Term) -> Term:
-    while term.op == "cast":
-        term = term.args[0]
-    return term
-
-
 def _adds_pair(kernel: Kernel, first: int, last: int, half: Term) -> bool:
     """Whether shared elements half a width apart are put together in the loop, below the half alone, and nothing else
     is done to their array there."""
@@ -218,7 +212,7 @@ def _adds_pair(kernel: Kernel, first: int, last: int, half: Term) -> bool:
     arrays = {
         a.obj for a in inner
         if a.mode == "r" and a.scalar is not None and expand(a.scalar) == pair
-        and any(g.term.op == "lt" and _bare(g.term.args[0]) is TID["x"] and _bare(g.term.args[1]) is half
+        and any(g.term.op == "lt" and t.bare(g.term.args[0]) is TID["x"] and t.bare(g.term.args[1]) is half
                 for g in chain(a.guard))
     }  # fmt: skip
     return bool(arrays) and all(

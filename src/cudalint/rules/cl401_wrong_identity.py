@@ -117,10 +117,10 @@ def _elements(kernel: Kernel) -> Iterator[_Fill]:
     for obj in dict.fromkeys(a.obj for a in flow.accesses if a.obj.kind == "shared"):
         stores = [a for a in flow.accesses if a.obj is obj and a.mode != "r" and _combines(a) is None]
         start = stores[0] if stores else None
-        if start is None or start.value is None or _bare(start.value).op != "const":
+        if start is None or start.value is None or t.bare(start.value).op != "const":
             continue
         taken = [_takes_in(flow, a) if a.scalar == start.scalar else None for a in stores[1:]]
-        constant, node = _bare(start.value), _assignment(start)
+        constant, node = t.bare(start.value), _assignment(start)
         # What else is stored may be the true start.
         if node is None or not taken or None in taken:
             continue
@@ -143,7 +143,7 @@ def _takes_in(flow: Flow, store: Access) -> tuple[str, Term] | None:
         for a in flow.accesses
     )  # fmt: skip
     op, *sides = found
-    loads = [x for x in map(_bare, sides) if x.op == "atom" and x.data.kind == "load"]
+    loads = [x for x in map(t.bare, sides) if x.op == "atom" and x.data.kind == "load"]
     others = [x for x in loads if x.data.data is not store.obj]
     return (op, others[0]) if again and len(loads) == 2 and len(others) == 1 else None
 
@@ -151,21 +151,21 @@ def _takes_in(flow: Flow, store: Access) -> tuple[str, Term] | None:
 def _gathers(following: Term, own: Term) -> tuple[str, Term] | None:
     """The operation by which a value takes in another one on each pass, or on those that a test of places lets
     through, and that other one."""
-    following = _bare(following)
+    following = t.bare(following)
     found = _operation(following)
     if found is None and following.op == "select" and not _asks_data(following.args[0], own):
-        taking = [x for x in following.args[1:] if _bare(x) is not own]
+        taking = [x for x in following.args[1:] if t.bare(x) is not own]
         return _gathers(taking[0], own) if len(taking) == 1 else None
     if found is None:
         return None
     op, a, b = found
-    if own not in (_bare(a), _bare(b)):
+    if own not in (t.bare(a), t.bare(b)):
         return None
-    return op, _bare(b if _bare(a) is own else a)
+    return op, t.bare(b if t.bare(a) is own else a)
 
 
 def _operation(term: Term) -> tuple[str, Term, Term] | None:
-    term = _bare(term)
+    term = t.bare(term)
     if term.op in _NAMES:
         return term.op, *term.args  # type: ignore[return-value]  # of two operands
     if (
@@ -186,27 +186,21 @@ def _combines(store: Access) -> str | None:
         return None
     op, *sides = found
     prefix = store.obj.name
-    own = [x for x in map(_bare, sides) if x.op == "atom" and x.data.kind == "load" and x.data.name.startswith(prefix)]
+    own = [x for x in map(t.bare, sides) if x.op == "atom" and x.data.kind == "load" and x.data.name.startswith(prefix)]
     return op if len(own) == 2 else None
-
-
-def _bare(term: Term) -> Term:
-    while term.op == "cast":
-        term = term.args[0]
-    return term
 
 
 def _constants(term: Term) -> Iterator[tuple[Term, Term | None, Term]]:
     """The constants that a value may be, the condition of each (a test of a thread's place), and what it is else."""
-    term = _bare(term)
+    term = t.bare(term)
     if term.op == "const":
         yield term, None, term
     elif term.op == "select" and _is_place(term.args[0]):
         cond, then, other = term.args
         for side, when, rest in ((then, cond, other), (other, t.lnot(cond), then)):
-            constant = _bare(_where(side, when))
+            constant = t.bare(_where(side, when))
             if constant.op == "const":
-                yield constant, when, _bare(_where(rest, t.lnot(when)))
+                yield constant, when, t.bare(_where(rest, t.lnot(when)))
 
 
 def _where(term: Term, cond: Term, memo: dict[Term, Term] | None = None) -> Term:
@@ -290,8 +284,8 @@ class _Made:
         return found
 
     def _computed(self, term: Term) -> float | None:
-        if _bare(term).op == "select":
-            arms = _bare(term).args[1:]
+        if t.bare(term).op == "select":
+            arms = t.bare(term).args[1:]
             return self._worst([x for x in arms if x.op != "const"] or arms)
         values = {x: self._leaf(x) for x in t.leaves(term)}
         if None in values.values():

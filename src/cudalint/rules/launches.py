@@ -93,7 +93,7 @@ def division(blocks: Term, counts: Collection[Term] = ()) -> tuple[Term, Term] |
         size = from_poly(dividend, I64)
         if not t.leaves(size):
             continue
-        inner = search.bare(size)
+        inner = t.bare(size)
         twice = inner.op == "div" and isinstance(inner.type, Int) and inner.args[1].op == by.op == "const"
         if twice and inner not in counts and t.leaves(inner.args[0]):
             # Two floored divisions are one by the product.

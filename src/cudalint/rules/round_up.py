@@ -63,7 +63,7 @@ def sized(launch: Launch, found: Short) -> FixDraft | None:
         return None
     if item.share != {(BDIM["x"],): 1} or item.pitch != shapes.ONE or item.counters:
         return None
-    size = search.bare(launch.at_launch(from_poly(item.limit, I64)))
+    size = t.bare(launch.at_launch(from_poly(item.limit, I64)))
     body = edits.body_of(event.fn)
     name = edits.host_name(launch, body, size) if size.op == "atom" else None
     if name is None or not edits.plain(block) or not body.lone(grid.start, grid.end):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cudalint.facts import grids
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
-from cudalint.facts.reach import Reach, strip
+from cudalint.facts.reach import Reach
 from cudalint.findings import digits
 from cudalint.ir.types import Int
 from cudalint.rules import width
@@ -50,14 +50,14 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     reach = Reach(launch, config)
     at = launch.at_launch if launch is not None else (lambda term: term)
     bound, exact_bound, pace = at(limit), at(tested), at(step)
-    if strip(bound).op in ("atom", "const") and reach.high(limit) - less + max(0, reach.high(step)) <= top:
+    if t.bare(bound).op in ("atom", "const") and reach.high(limit) - less + max(0, reach.high(step)) <= top:
         return None  # a bound that is computed can overflow by itself
     passed = [at(x) for x in t.leaves(limit)]
     leaves = t.leaves(bound) | t.leaves(pace)
     fixed = width.defaults(launch, leaves, config)
     if launch is not None and launch.grid is not None:
         # One block a row is a number of rows: where the bound is made of it, it is a size as any other.
-        for leaf in {strip(x) for x in launch.grid} & t.leaves(bound) - grids.block_sizes(launch):
+        for leaf in {t.bare(x) for x in launch.grid} & t.leaves(bound) - grids.block_sizes(launch):
             if w.assumed(leaf) is None:
                 fixed.pop(leaf, None)
     free = sorted((x for x in t.leaves(bound) if x not in fixed), key=lambda x: (-reach.high(x), x.key))
@@ -119,7 +119,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                     ),
                 )
         meant = last + less
-        narrow = isinstance(tested.type, Int) and tested.type.bits == 32 and strip(tested).type is tested.type
+        narrow = isinstance(tested.type, Int) and tested.type.bits == 32 and t.bare(tested).type is tested.type
         if narrow and machine is not None and machine != meant:
             return (
                 sizes,

@@ -11,7 +11,6 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
-from cudalint.facts.reach import strip
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
 from cudalint.lazy import NamedTuple
@@ -188,7 +187,7 @@ def defaults(launch: Launch | None, leaves: AbstractSet[Term], config: Config) -
             result[leaf] = config.block_size
         elif leaf.data.kind == "sizeof":
             result[leaf] = 4
-        elif leaf in grid and launch is not None and any(strip(g) is leaf for g in launch.grid or ()):
+        elif leaf in grid and launch is not None and any(t.bare(g) is leaf for g in launch.grid or ()):
             result[leaf] = DEVICE_BLOCKS
     return result
 
@@ -223,7 +222,7 @@ def _sizes_for(launch: Launch, wanted: Triple, config: Config, given: Mapping[Te
         return None
     leaves = {x for blocks in launch.grid for x in t.leaves(blocks)}
     # A whole axis of the grid is a size of the data, where it is not a block's too.
-    whole = {strip(blocks) for blocks in launch.grid} - grids.block_sizes(launch)
+    whole = {t.bare(blocks) for blocks in launch.grid} - grids.block_sizes(launch)
     known = {x: v for x, v in defaults(launch, leaves, config).items() if x not in whole or w.assumed(x) is not None}
     fixed = {**known, **given}
     axes = sorted(zip(launch.grid, wanted, (GRID_X_MAX, GRID_YZ_MAX, GRID_YZ_MAX)), key=lambda axis: -axis[1])
@@ -248,7 +247,7 @@ def _sizes_for(launch: Launch, wanted: Triple, config: Config, given: Mapping[Te
 
 def _free(blocks: Term, fixed: Mapping[Term, int]) -> list[Term]:
     """The sizes that blocks are made of, the widest first; what is passed as it is counts even if it has a value."""
-    free = (x for x in t.leaves(blocks) if x not in fixed or strip(blocks) is x)
+    free = (x for x in t.leaves(blocks) if x not in fixed or t.bare(blocks) is x)
     return sorted(free, key=lambda x: (-x.data.hi, x.key))
 
 
@@ -263,7 +262,7 @@ def _grown(
     for main in mains:
         high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
         # `1UL << n`: n stays below the type's width
-        shifts = (x for x in search.parts(blocks) if x.op in ("shl", "shr") and strip(x.args[1]) is main)
+        shifts = (x for x in search.parts(blocks) if x.op in ("shl", "shr") and t.bare(x.args[1]) is main)
         high = min([high, _LAST, *(x.type.bits - 1 for x in shifts if isinstance(x.type, Int))])
 
         def enough(n: int, main: Term = main) -> bool:
