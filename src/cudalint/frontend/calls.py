@@ -78,11 +78,14 @@ def signature(decl: FunctionDecl, bindings: dict[str, Type | int] | None = None)
         lowerer = Lowerer(decl.file.declarations, syntax.scope)
         lowerer.bind_templates(syntax.templates, bindings)
         found = syntax.signatures[key] = _signature(lowerer, syntax)
+        # `-> decltype(f(x))` may call the function itself, whose parameters are known by now
+        found.returns = returned(lowerer, syntax)
     assert isinstance(found, Signature)
     return found
 
 
 def _signature(lowerer: Expressions, syntax: Syntax) -> Signature:
+    """The parameters; what is returned is not known yet."""
     params: list[Type] = []
     refs: list[bool] = []
     required = 0
@@ -101,7 +104,7 @@ def _signature(lowerer: Expressions, syntax: Syntax) -> Signature:
             variadic = True
             params.pop()
             refs.pop()
-    return Signature(params, refs, required, variadic, returned(lowerer, syntax))
+    return Signature(params, refs, required, variadic, Unknown("a function whose type is being worked out"))
 
 
 def read_only(decl: FunctionDecl) -> list[bool]:

@@ -476,18 +476,21 @@ def check_local(kernel: Kernel) -> Iterator[Draft]:
 
 def _unset(term: Term) -> Iterator[tuple[Term, Term]]:
     """The conditions under which a value is that of a variable which was never set, with that variable."""
-    stack = [term]
+    stack, seen = [term], {term}
     while stack:
         item = stack.pop()
+        inner: tuple[Term, ...] = ()
         if item.op == "cast":
-            stack.append(item.args[0])
+            inner = item.args[:1]
         elif item.op == "select":
             cond, then, other = item.args
-            for side, when in ((then, cond), (other, t.lnot(cond))):
+            inner = then, other
+            for side in inner:
                 if side.op == "atom" and side.data.kind == "uninit":
-                    yield when, side
-                else:
-                    stack.append(side)
+                    yield cond if side is then else t.lnot(cond), side
+        # a value may be part of both sides of many conditions
+        stack += [side for side in inner if side not in seen]
+        seen.update(inner)
 
 
 def _local_draft(kernel: Kernel, event: Collective | Barrier, condition: Term, unset: Term) -> Draft | None:
