@@ -465,13 +465,30 @@ def check_local(kernel: Kernel) -> Iterator[Draft]:
     for event in events:
         if event.value is None:
             continue
-        for condition, unset in _unset(support.first_pass(event.value)):
+        value = support.first_pass(event.value)
+        for condition, unset in _unset(value):
             if unset in told or not _is_range_test(condition):
                 continue
             told.add(unset)
-            draft = _local_draft(kernel, event, condition, unset)
+            draft = _local_draft(kernel, event, [condition, _is_unset(value, unset, {})], unset)
             if draft is not None:
                 yield draft
+
+
+def _is_unset(term: Term, unset: Term, known: dict[Term, Term]) -> Term:
+    """The condition under which a value is that of a variable which was never set."""
+    if term is unset:
+        return t.TRUE
+    if term not in known:
+        known[term] = t.FALSE
+        if term.op == "cast":
+            known[term] = _is_unset(term.args[0], unset, known)
+        elif term.op == "select":
+            cond, then, other = term.args
+            known[term] = t.lor(
+                t.land(cond, _is_unset(then, unset, known)), t.land(t.lnot(cond), _is_unset(other, unset, known))
+            )
+    return known[term]
 
 
 def _unset(term: Term) -> Iterator[tuple[Term, Term]]:
@@ -493,9 +510,9 @@ def _unset(term: Term) -> Iterator[tuple[Term, Term]]:
         seen.update(inner)
 
 
-def _local_draft(kernel: Kernel, event: Collective | Barrier, condition: Term, unset: Term) -> Draft | None:
+def _local_draft(kernel: Kernel, event: Collective | Barrier, when: list[Term], unset: Term) -> Draft | None:
     around: list[Term] = [g.term for g in chain(event.guard) if g.why != "assert"]
-    split = support.split(kernel, [condition, *around])
+    split = support.split(kernel, [*when, *around])
     if split is None:
         return None
     fn, node, related = _outermost(event)
