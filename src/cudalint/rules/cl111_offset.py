@@ -125,7 +125,10 @@ def _at(kernel: Kernel, access: Access, event: Conversion) -> Draft | None:
     positive = event.to.lo == 0 or _turned_away(access, event)
     top = U32.hi if positive else event.to.hi
     for value, chosen in _sides(event.term):
-        several = any(not ids_of(made) or any(offsets.is_free(x) for x in made) for made in offsets.factors(value))
+        several = any(
+            not ids_of(made) or any(offsets.is_free(x) for factor in made for x in t.leaves(factor))
+            for made in offsets.factors(value)
+        )
         largest = offsets.highest(kernel.layout, access, t.poly(value))
         if largest is None:
             continue
