@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 def answer(var: ir.Var, closure: list[Declarations]) -> ir.Expr | None:
     """What of the device a variable is given, where all functions in sight give it that alone: a member of its
     properties, or the call that asks for it."""
-    given = list(_given(var, closure))
-    return given[0] if given and None not in given else None
+    found = None
+    for given in _given(var, closure):
+        if given is None:
+            return None
+        found = found or given
+    return found
 
 
 def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
@@ -38,9 +42,11 @@ def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
                     if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
                         places.discard(item.target.start)
                         found.add(_constant(item.value))
+                if len(found) > 1 or None in found:
+                    return None
         if places:
             return None
-    value = found.pop() if len(found) == 1 else None
+    value = found.pop() if found else None
     return value if value is not None and value > 0 else None
 
 

@@ -35,6 +35,8 @@ _PASSES = 16
 """Passes of a loop that are replayed; a tree over the largest block takes ten."""
 _BUDGET = 6_000
 """Terms evaluated in one replay."""
+_LARGE = 50
+"""Steps of a term that count as one more: rounds of a hash have thousands."""
 _SMALL = 256
 _NO, _YES, _MAYBE = 0, 1, 2
 
@@ -492,7 +494,9 @@ class Replay:
         return info.kind in ("bdim", "gdim", "param", "name", "count") or (info.kind == "bid" and not self.across)
 
     def value(self, term: Term, env: dict[Term, Any]) -> Any:
-        self.budget -= 1
+        self.budget -= 1 + t.size(term) // _LARGE
+        if self.budget < 0:
+            return None
         try:
             return t.evaluate(term, env)
         except t.Undefined:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.ir.types import BOOL, F32, I32, Float, Int, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 #: Stands for "no bound" in intervals; far beyond every machine type, closed under the arithmetic here.
 INF = 1 << 300
@@ -77,6 +77,8 @@ Poly = dict[tuple[Term, ...], int]
 
 _table: dict[tuple[Any, ...], Term] = {}
 _nonlinear: dict[tuple[Any, ...], Term] = {}
+_negated: dict[Term, Term] = {}
+"""Conjunctions and disjunctions: one may be part of many."""
 _MAX_MONOMIALS = 48
 _MAX_DEGREE = 12
 _DEEPEST = 300
@@ -88,6 +90,7 @@ def reset() -> None:
     _table.clear()
     _table.update(_PERMANENT)
     _nonlinear.clear()
+    _negated.clear()
 
 
 _count = 0
@@ -268,7 +271,7 @@ def truth(a: Term) -> Term:
     return make("ne", BOOL, a, const(0, a.type))
 
 
-_NEGATED = {"eq": "ne", "ne": "eq"}
+_OPPOSITE = {"eq": "ne", "ne": "eq"}
 
 
 def lnot(a: Term) -> Term:
@@ -277,12 +280,14 @@ def lnot(a: Term) -> Term:
         return FALSE if a.data else TRUE
     if a.op == "lnot":
         return a.args[0]
-    if a.op in _NEGATED:
-        return make(_NEGATED[a.op], BOOL, *a.args)
+    if a.op in _OPPOSITE:
+        return make(_OPPOSITE[a.op], BOOL, *a.args)
     if a.op in ("lt", "le") and not any(isinstance(x.type, Float) for x in a.args):
         return make("le" if a.op == "lt" else "lt", BOOL, a.args[1], a.args[0])
     if a.op in ("land", "lor"):
-        return make("lor" if a.op == "land" else "land", BOOL, lnot(a.args[0]), lnot(a.args[1]))
+        if a not in _negated:
+            _negated[a] = make("lor" if a.op == "land" else "land", BOOL, lnot(a.args[0]), lnot(a.args[1]))
+        return _negated[a]
     return make("lnot", BOOL, a)
 
 
@@ -428,6 +433,24 @@ def evaluate(term: Term, env: Mapping[Term, Any], *, exact: bool = True) -> Any:
     return value
 
 
+def size(term: Term) -> int:
+    """How many different values a term is made of, itself included: what evaluating it costs."""
+    program = term.programs[1] or term.programs[0]
+    return len(program.steps) if program is not None else len(_places(term))
+
+
+def inside(terms: Iterable[Term]) -> Iterator[Term]:
+    """The terms and what they are made of, each once."""
+    stack = list(terms)
+    seen = set(stack)
+    while stack:
+        item = stack.pop()
+        yield item
+        inner = [x for x in item.args if x not in seen]
+        seen.update(inner)
+        stack += inner
+
+
 # A step in dependency order is (kind, what, operands); the value of a step is None where it has none, and only
 # operators that do not look at that operand survive it.
 _CONSTANT, _ATOM, _OPERATE, _SELECT, _AND, _OR, _CALL = range(7)
@@ -437,20 +460,51 @@ _OFTEN = 48
 
 
 class _Program:
-    """What evaluates one term: steps that are interpreted, and a function made of them when it is run often."""
+    """What evaluates one term: steps that are interpreted, and functions made of them when it is run often."""
 
-    __slots__ = ("exact", "run", "runs", "steps", "term")
+    __slots__ = ("exact", "lacking", "lenient", "required", "run", "runs", "steps", "term")
 
     def __init__(self, term: Term, exact: bool) -> None:
-        self.term, self.exact, self.runs = term, exact, 0
+        self.term, self.exact = term, exact
+        self.runs = self.lacking = 0
         self.steps = _compile(term, exact)
+        self.required = _required(term)
         self.run: Callable[[Mapping[Term, Any]], Any] = self._counted
+        self.lenient: Callable[[Mapping[Term, Any]], Any] = self._interpreted
 
     def _counted(self, env: Mapping[Term, Any]) -> Any:
         self.runs += 1
         if self.runs == _OFTEN:
-            self.run = _function(self)
+            self.run = _function(self, self.without)
+        return self._interpreted(env)
+
+    def without(self, env: Mapping[Term, Any]) -> Any:
+        """The value where some step may have none."""
+        if any(env.get(atom) is None for atom in self.required):
+            return None
+        self.lacking += 1
+        if self.lacking == _OFTEN:
+            self.lenient = _function(self, None)
+        return self.lenient(env)
+
+    def _interpreted(self, env: Mapping[Term, Any]) -> Any:
         return _execute(self.steps, env)
+
+
+def _required(term: Term) -> list[Term]:
+    """The atoms without whose values the term has none, whatever the rest is."""
+    found: list[Term] = []
+    stack, seen = [term], {term}
+    while stack:
+        item = stack.pop()
+        operands = _operands(item)
+        if item.op == "atom" and not operands:
+            found.append(item)
+        elif item.op != "atom":
+            inner = [x for x in (operands[:1] if item.op in _LOGIC else operands) if x not in seen]
+            stack += inner
+            seen.update(inner)
+    return found
 
 
 def _execute(program: list[_Step], env: Mapping[Term, Any]) -> Any:
@@ -554,23 +608,37 @@ def _step(term: Term, exact: bool, operands: int) -> tuple[int, Any]:
 _LOGIC = {"select": _SELECT, "land": _AND, "lor": _OR}
 
 
-def _function(program: _Program) -> Callable[[Mapping[Term, Any]], Any]:
+def _function(
+    program: _Program, without: Callable[[Mapping[Term, Any]], Any] | None
+) -> Callable[[Mapping[Term, Any]], Any]:
     """A Python function with the program's steps as statements.
 
-    It holds where every step has a value, which is nearly always; the steps are interpreted where one has none.
+    It holds where every step has a value, which is nearly always, and leaves the rest to ``without``; where there is
+    no such function, each step sees for itself whether its operands have values.
     """
     places, steps = _places(program.term), program.steps
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"without": without}
     lines: list[str] = []
-
-    def interpreted(env: Mapping[Term, Any]) -> Any:
-        return _execute(steps, env)
 
     def unless(test: str, do: str) -> None:
         lines.append(f" if {test}: {do}")
 
+    def given(here: str, text: str, operands: Sequence[str]) -> None:
+        missing = " or ".join(f"{x} is None" for x in operands) if without is None else ""
+        lines.append(f" {here} = None if {missing} else ({text})" if missing else f" {here} = {text}")
+
+    def present(here: str) -> None:
+        if without is not None:
+            unless(f"{here} is None", "return without(env)")
+
+    def wrapped(here: str, at: int, type_: Int) -> None:
+        names[f"w{at}"] = type_.wrap
+        some = f"{here} is not None and " if without is None else ""
+        unless(f"{some}not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
+
     for item, at in places.items():
-        a, b, c = (*(f"v{places[x]}" for x in _operands(item)), "", "", "")[:3]
+        operands = [f"v{places[x]}" for x in _operands(item)]
+        a, b, c = (*operands, "", "", "")[:3]
         here, type_ = f"v{at}", item.type
         if item.op == "const":
             names[f"k{at}"] = item.data
@@ -579,30 +647,32 @@ def _function(program: _Program) -> Callable[[Mapping[Term, Any]], Any]:
         if item.op == "atom":
             names[f"k{at}"] = item
             lines.append(f" {here} = get(k{at})")
-            unless(f"{here} is None", f"{here} = {a} * {c} + {b}" if a else "return interpreted(env)")
-            if a and isinstance(type_, Int):
-                names[f"w{at}"] = type_.wrap
-                unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
+            if not a:
+                present(here)
+                continue
+            lines.append(f" if {here} is None:")
+            given(f" {here}", f"{a} * {c} + {b}", operands)
+            if isinstance(type_, Int):
+                wrapped(here, at, type_)
             continue
         integers = isinstance(type_, Int) and all(isinstance(x.type, Int) for x in item.args)
         text = _INLINE.get(item.op) if integers and (program.exact or item.op not in _MACHINE) else None
         if item.op in _SPLIT:
-            lines.append(" " + _SPLIT[item.op].format(here=here, a=a, b=b, c=c))
+            split = _SPLIT[item.op] if without is not None else _SPLIT_LENIENT[item.op]
+            lines.append(" " + split.format(here=here, a=a, b=b, c=c))
         elif text is None:
             kind, what, *_ = steps[at]
             names[f"k{at}"] = partial(_call, what) if kind == _CALL else what
-            lines.append(f" {here} = k{at}({a}, {b or a})")
-            unless(f"{here} is None", "return interpreted(env)")
+            given(here, f"k{at}({a}, {b or a})", operands)
+            present(here)
         else:
             names[f"k{at}"] = steps[at][1]
-            lines.append(f" {here} = " + text.format(a=a, b=b, k=f"k{at}", bits=getattr(type_, "bits", 0)))
+            given(here, text.format(a=a, b=b, k=f"k{at}", bits=getattr(type_, "bits", 0)), operands)
             if item.op in _PARTIAL:
-                unless(f"{here} is None", "return interpreted(env)")
+                present(here)
             if item.op in _WRAPPING and program.exact and isinstance(type_, Int):
-                names[f"w{at}"] = type_.wrap
-                unless(f"not {type_.lo} <= {here} <= {type_.hi}", f"{here} = w{at}({here})")
+                wrapped(here, at, type_)
     source = "\n".join(["def run(env):", " get = env.get", *lines, f" return v{len(places) - 1}"])
-    names["interpreted"] = interpreted
     exec(source, names)  # made of the texts below and of numbers: nothing of the source that is checked
     function: Callable[[Mapping[Term, Any]], Any] = names["run"]
 
@@ -635,6 +705,12 @@ _SPLIT = {
     "land": "{here} = 1 if {a} and {b} else 0",
     "lor": "{here} = 1 if {a} or {b} else 0",
 }
+_SPLIT_LENIENT = {
+    "select": "{here} = None if {a} is None else {b} if {a} else {c}",
+    "land": "{here} = None if {a} is None else 0 if not {a} else None if {b} is None else 1 if {b} else 0",
+    "lor": "{here} = None if {a} is None else 1 if {a} else None if {b} is None else 1 if {b} else 0",
+}
+"""Operations that do not look at all of their operands."""
 
 
 # --- the mathematical reading -------------------------------------------------------------------

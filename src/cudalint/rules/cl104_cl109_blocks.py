@@ -144,11 +144,15 @@ def _sum_draft(
     edges = {int(c) + d for c in w.constants([by] if open_ & choosing else []) for d in (-1, 0, 1)}
     divide = (2, *([config.block_size, *sorted(v for v in edges if 0 < v <= _EXACT)] if open_ else []))
     free = sorted(t.leaves(dividend) - fixed.keys() - open_, key=lambda x: (-reach.high(x), x.key))
-    conditions = width.on_the_way(launch, place)
+    conditions = sorted(width.on_the_way(launch, place), key=lambda c: c.depth)  # what is quickly told first
+    multiples = width.multiples(launch)
     cases = [(main, others, number) for number in divide for main, others in width.tries(free)]
     for main, others, number in cases:
         env = width.others_at(launch, leaves, others, config)
         env.update({**dict.fromkeys(open_, number), **fixed})
+        settled = (c for c in conditions if main not in t.leaves(c) and t.leaves(c) <= env.keys())
+        if not all(w.allowed(c, env) for c in settled):
+            continue
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             here = {**env, main: n}
@@ -159,7 +163,7 @@ def _sum_draft(
         if least is None:
             continue
         # The host may ask for a multiple of something.
-        sizes = sorted({least, *(-(-least // c) * c for c in width.multiples(launch))})
+        sizes = sorted({least, *(-(-least // c) * c for c in multiples)})
         allowed = (n for n in sizes if n <= high and w.completed({**env, main: n}, conditions) is not None)
         env[main] = least = next(allowed, -1)
         count, meant = width.value(division, env), width.value(division, env, exact=False)

@@ -454,7 +454,10 @@ def _search_whatever(
 def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned]) -> Split | None:
     leaves, cases = t.leaves(cond), list(assigned)
     free_leaves = sorted(data & leaves, key=lambda x: x.key)
+    if len(free_leaves) > _MOST_LEAVES:
+        return None
     free = list(_diagonal([_values(x, w.constants([cond], floats=True)) for x in free_leaves]))[:_MOST_DATA]
+    budget = _MOST_STEPS // t.size(cond)
     # A few threads first: most conditions part them at the ends or between neighbours.
     for sampled, case in [(True, c) for c in cases] + [(False, c) for c in cases[:8]]:
         env, grid, block = case.env, case.grid, case.block
@@ -469,6 +472,9 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
         for group in groups:
             if sampled and not free_leaves and not _differ(cond, env, block, group):
                 continue
+            budget -= len(free) * (2 if free_leaves else len(group) * block[0] * block[1] * block[2])
+            if budget < 0:
+                return None
             found = _part(cond, env, block, group, free_leaves, free)
             if found is not None:
                 there = {f"{x.data.name} there": env[x] for x in case.sizes if x.data.kind in ("loop", "exit")}
@@ -477,8 +483,10 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
 
 
 _TRIES = 80
-_MOST_DATA = 256
-"""Combinations of data that are tried."""
+_MOST_LEAVES, _MOST_DATA = 16, 256
+"""Values out of memory that a condition may hang on, and combinations of them that are tried."""
+_MOST_STEPS = 10_000_000
+"""What is evaluated of a condition in one search: that of a sorting network in registers has thousands of steps."""
 
 
 def unrolled(conditions: Sequence[Term]) -> Term:

@@ -300,9 +300,13 @@ def contradictory(conditions: Iterable[Term]) -> bool:
     return any(t.lnot(x) in found for x in found) or any(cases.setdefault(x, value) is not value for x, value in equal)
 
 
+_PARTS = frozenset({"mod", "div", "and", "mul", "shl", "shr"})
+
+
 def multiples(launch: Launch) -> list[int]:
     """Numbers that the host may ask a size to be a multiple of."""
-    return [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE]
+    given = {x.data for term in t.inside(launch.conditions) if term.op in _PARTS for x in term.args if x.op == "const"}
+    return sorted(c for c in given if isinstance(c, int) and 1 < c <= _TILE)
 
 
 def passing(
