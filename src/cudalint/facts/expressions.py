@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 
 _MAX_DEPTH, _MAX_LAMBDAS = 8, 64
+_MAX_ENTERED = 2_000
+"""Calls that are followed in one walk of a host function: thousands are those of an image library, not of launches."""
 _MAX_INSTANCES, _LARGE = 6, 20_000
 """Instances that are walked of a host template with more text than this. Only macros write that much: a dispatch over
 runtime flags that comes to one launch dozens of times, and of such a table a few instances tell all."""
@@ -577,6 +579,10 @@ class Expressions(Places):
             if instance not in known and len(known) >= _MAX_INSTANCES:
                 return self.unseen(node, args)
             known.add(instance)
+        if not self.device:
+            self.entered += 1
+            if self.entered > _MAX_ENTERED:
+                return self.unseen(node, args)
         self.flow.callees.add(target)
         callee = target.lower(bindings, asked=self.flow.function.asked)
         self.flow.bodies[callee] = None

@@ -3,7 +3,7 @@ however it is spelled, or a number."""
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from cudalint.facts.assigned import children
@@ -11,7 +11,7 @@ from cudalint.facts.calls import DEVICE_MEMBERS, DEVICE_QUERIES
 from cudalint.ir import nodes as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from cudalint.frontend.declare import Declarations
 
@@ -33,17 +33,13 @@ def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
     found: set[int | None] = set()
     for declarations in closure:
         places = {*declarations.changes(var.name)}
-        for function in (f for each in declarations.functions_by_name.values() for f in each if f.has_body):
-            if any(function.start <= place < function.end for place in places):
-                stack: list[object] = [function.lower({}).body]
-                while stack:
-                    item = stack.pop()
-                    stack.extend(children(item))
-                    if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
-                        places.discard(item.target.start)
-                        found.add(_constant(item.value))
-                if len(found) > 1 or None in found:
-                    return None
+        for body in _changing(places, declarations):
+            for item in _inside(body):
+                if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
+                    places.discard(item.target.start)
+                    found.add(_constant(item.value))
+            if len(found) > 1 or None in found:
+                return None
         if places:
             return None
     value = found.pop() if found else None
@@ -57,24 +53,33 @@ def _constant(node: ir.Expr) -> int | None:
 
 
 def _given(var: ir.Var, closure: list[Declarations]) -> Iterator[ir.Expr | None]:
-    written = re.compile(rf"\b{re.escape(var.name)}\s*=[^=]|&\s*{re.escape(var.name)}\b")
     for declarations in closure:
-        places = [match.start() for match in written.finditer(declarations.source)]
-        functions = (
-            [f for each in declarations.functions_by_name.values() for f in each if f.has_body] if places else []
-        )
-        for function in functions:
-            if any(function.start <= place < function.end for place in places):
-                stack: list[object] = [function.lower({}).body]
-                while stack:
-                    item = stack.pop()
-                    stack.extend(children(item))
-                    if isinstance(item, ir.Assign) and _is(item.target, var):
-                        yield None if item.op else _property(item.value)
-                    elif isinstance(item, ir.Call) and any(
-                        isinstance(x, ir.AddrOf) and _is(x.operand, var) for x in item.args
-                    ):
-                        yield item if item.name in DEVICE_QUERIES else None
+        for body in _changing(declarations.changes(var.name), declarations):
+            for item in _inside(body):
+                if isinstance(item, ir.Assign) and _is(item.target, var):
+                    yield None if item.op else _property(item.value)
+                elif isinstance(item, ir.Call) and any(
+                    isinstance(x, ir.AddrOf) and _is(x.operand, var) for x in item.args
+                ):
+                    yield item if item.name in DEVICE_QUERIES else None
+
+
+def _changing(places: Collection[int], declarations: Declarations) -> Iterator[ir.Block]:
+    """The bodies of the functions that some of ``places`` stand in."""
+    ordered = sorted(places)
+    if ordered:
+        for function in declarations.functions:
+            at = bisect_left(ordered, function.start)
+            if function.has_body and at < len(ordered) and ordered[at] < function.end:
+                yield function.lower({}).body
+
+
+def _inside(body: ir.Block) -> Iterator[object]:
+    stack: list[object] = [body]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(children(item))
 
 
 def _is(node: ir.Expr, var: ir.Var) -> bool:

@@ -103,6 +103,7 @@ class State:
         self.parts: dict[tuple[ir.Var, str], ir.Var] = {}
         self.assigned_cache: dict[int, list[ir.Var]] = {}
         self.stores_cache: dict[int, set[ir.Var]] = {}
+        self.entered = 0
 
     # --- atoms and values
 

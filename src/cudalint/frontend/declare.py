@@ -16,7 +16,7 @@ from cudalint.ir.nodes import FunctionDecl
 from cudalint.lazy import NamedTuple, pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tree_sitter import Node
 
@@ -229,9 +229,22 @@ class Declarations:
                 rf"|\b{word}\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
                 rf"|(?<!\bdim3)\((?:[^;(){{}}]*,)?\s*{word}\s*[,)]"
             )
-            places = re.finditer(pattern, self.source) if in_bytes(name) in self.source else ()
-            self._changes[name] = frozenset(place.start() for place in places)
+            self._changes[name] = frozenset(
+                place.start()
+                for start, end in self._statements(word)
+                for place in re.compile(pattern).finditer(self.source, start, end)
+            )
         return self._changes[name]
+
+    def _statements(self, word: str) -> Iterator[tuple[int, int]]:
+        """The stretches between braces and semicolons in which a word stands."""
+        end = 0
+        for found in re.finditer(rf"\b{word}\b", self.source):
+            if found.start() >= end:
+                start = max(self.source.rfind(sign, 0, found.start()) for sign in ";{}") + 1
+                closing = re.compile(r"[;{}]").search(self.source, found.end())
+                end = closing.end() if closing else len(self.source)
+                yield start, end
 
 
 def declare(file: SourceFile) -> Declarations:
