@@ -15,7 +15,7 @@ from cudalint.ir.nodes import Call, Const, Var
 from cudalint.ir.types import U64, Int
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cudalint.config import Config
     from cudalint.facts.events import Flow, Guard, LaunchEvent, Obj, Value
@@ -271,6 +271,37 @@ class Launch:
                 found.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
         return found
 
+    @property
+    def first_pass(self) -> Launch:
+        """The launch on the first pass of the host's loops, where its dimensions are made of their counters: each is
+        what it starts from. The launch itself otherwise."""
+        if "first pass" not in self.answers:
+            self.answers["first pass"] = self._on_first_pass()
+        return self.answers["first pass"]  # type: ignore[return-value]  # put there above
+
+    def _on_first_pass(self) -> Launch:
+        dimensions = (*(self.grid or ()), *(self.block or ()))
+        if not any(x.data.kind == "loop" for term in dimensions for x in t.leaves(term)):
+            return self
+
+        def begun(term: Term) -> Term:
+            # An inner loop may start from an outer one's counter.
+            while starts := {
+                x: x.data.data.init
+                for x in t.leaves(term)
+                if x.data.kind == "loop" and x.data.data.init is not None
+            }:  # fmt: skip
+                term = t.substitute(term, starts)
+            return term
+
+        result = Launch(self.event, self.flow, self.kernel, self.config)
+        result.callers = self.callers
+        result.grid, result.block = _each(self.grid, begun), _each(self.block, begun)
+        result._mapping = {x: begun(value) for x, value in self.mapping.items()}
+        result._conditions = [begun(x) for x in self.conditions]
+        result.answers["first pass"] = result
+        return result
+
     def ranges(self) -> dict[Term, Interval]:
         """Intervals of the kernel's atoms at this launch, from the host's types, constants and checks."""
         host = condition_ranges(self.conditions)
@@ -307,9 +338,13 @@ def _captured(formal: Closure, actual: Closure) -> Iterator[tuple[Value, Value]]
 
 def _where(triple: tuple[Term, Term, Term] | None, chosen: dict[Term, Term]) -> tuple[Term, Term, Term] | None:
     """Dimensions where sizes have these values."""
-    if triple is None or not chosen:
-        return triple
-    x, y, z = (t.substitute(extent, chosen) for extent in triple)
+    return _each(triple, lambda extent: t.substitute(extent, chosen)) if chosen else triple
+
+
+def _each(triple: tuple[Term, Term, Term] | None, change: Callable[[Term], Term]) -> tuple[Term, Term, Term] | None:
+    if triple is None:
+        return None
+    x, y, z = map(change, triple)
     return x, y, z
 
 

@@ -81,7 +81,7 @@ def check(launch: Launch) -> Iterator[Draft]:
     for found in _every(launch):
         if found.floored not in told and not _swapped(launch, found):
             told.add(found.floored)
-            yield _draft(launch, found)
+            yield _draft(launch.first_pass, found, _repair(launch, found))
 
 
 def _swapped(launch: Launch, found: Short) -> bool:
@@ -101,7 +101,7 @@ def lost(launch: Launch) -> Overlap | None:
     if "lost" not in launch.answers:
         found = short(launch)
         launch.answers["lost"] = (
-            overlap(launch, found.case, found.coordinate, found.reach, found.size)
+            overlap(launch.first_pass, found.case, found.coordinate, found.reach, found.size)
             if found is not None and found.coordinate is not None
             else None
         )
@@ -120,12 +120,14 @@ def _every(launch: Launch) -> Iterator[Short]:
     kernel = launch.kernel
     if kernel is None or launch.grid is None or launch.block is None or not kernel.flow.complete:
         return
+    first = launch.first_pass
     for axis in kernels.AXES:
-        found = next((x for group in kernel.layout.groups(axis) if (x := _group(launch, axis, group))), None)
-        if found is not None:
+        found = next((x for group in kernel.layout.groups(axis) if (x := _group(first, axis, group))), None)
+        # A host loop may launch in pieces: what one leaves out is another's, but for what a division drops.
+        if found is not None and (found.floored or first is launch):
             yield found
     for axis in kernels.AXES:
-        found = _untested(launch, axis)
+        found = _untested(first, axis)
         if found is not None:
             yield found
 
@@ -352,6 +354,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         return None
     if not _addresses(launch, axis) or launches.are_records(launch, axis, divisor):
         return None
+    before = _blocks_before(launch, axis, blocks)
 
     cases: dict[tuple[int, ...], Case | None] = {}
     powers = _powers(launch)
@@ -366,11 +369,12 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         if case is None or case.oversized or not (case.empty == axis if empty else case.possible):
             return False
         n, by = t.evaluate(size, env), t.evaluate(divisor, env)
-        return bool(by > 1 and case.grid[at] * by < n <= _MOST)
+        return bool(by > 1 and (before + case.grid[at]) * by < n <= _MOST)
 
     leaves = search.ordered([size], [blocks, divisor, *launch.grid, *launch.block])
     tries = search.edges(launch, [blocks, size, divisor])
     tries |= _scaled(tries, [size])
+    tries |= {v * (before + 1) + 1 for v in tries if before}
     env = _search(goal, leaves, launch, tries)
     if env is None or launches.has_tail(launch, [blocks]):
         return None
@@ -382,9 +386,25 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         big = {**env, leaf: 1_000_003}
         large = kernels.case(launch, big)
         told = large is not None and all(w.allowed(c, big) for c in launch.conditions)
-        if large is not None and told and t.evaluate(size, big) - large.grid[at] * by >= by:
+        if large is not None and told and t.evaluate(size, big) - (before + large.grid[at]) * by >= by:
             return None
-    return Short(axis, case, env, case.grid[at] * by, n, t.show(size), True)
+    return Short(axis, case, env, case.grid[at] * by, n - before * by, t.show(size), True)
+
+
+def _blocks_before(launch: Launch, axis: str, blocks: Term) -> int:
+    """The blocks that are left out at the start (``n / t - 1``), where the kernel counts its own from there: it has
+    something else for their elements (the diagonal of a factorisation)."""
+    assert launch.kernel is not None
+    left_out = -t.poly(blocks).get((), 0)
+    if left_out <= 0:
+        return 0
+    for access in launch.kernel.flow.accesses:
+        p = expand(access.scalar or {})
+        if access.obj.kind == "global" and access.mode != "r":
+            steps = shapes.stepped(p, BID[axis])
+            if any(p.get(m, 0) != left_out * c for m, c in steps.items()):
+                return 0
+    return left_out
 
 
 def _powers(launch: Launch) -> set[Term]:
@@ -500,7 +520,7 @@ def _rounded(launch: Launch, axis: str) -> str:
     return "the threads of a block" if block and not grid else "the number of blocks"
 
 
-def _draft(launch: Launch, found: Short) -> Draft:
+def _draft(launch: Launch, found: Short, fix: FixDraft | None) -> Draft:
     kernel = launch.kernel
     assert kernel is not None
     case, axis, event = found.case, found.axis, launch.event
@@ -535,13 +555,15 @@ def _draft(launch: Launch, found: Short) -> Draft:
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
         Witness(search.sizes_of(found.host), grid, case.block, None, values),
         (launches.kernel_place(kernel), *launches.callers(launch)),
-        fix=_repair(launch, found),
+        fix=fix,
     )  # fmt: skip
 
 
 def _repair(launch: Launch, found: Short) -> FixDraft | None:
     from cudalint.rules import round_up
 
+    if launch.first_pass is not launch:
+        return None  # what is written is not what the first pass makes of it
     if not found.floored:
         return round_up.sized(launch, found)
     return round_up.repair(launch, [x for x in _every(launch) if x.floored])

@@ -33,6 +33,7 @@ _FEW = 1 << 10
 
 
 def check(launch: Launch) -> Iterator[Draft]:
+    written, launch = launch, launch.first_pass
     if launch.grid is None:
         return
     for axis, blocks in zip(kernels.AXES, launch.grid, strict=True):
@@ -42,7 +43,8 @@ def check(launch: Launch) -> Iterator[Draft]:
         # A floored grid that also loses elements is CL203, which says that it is empty below one block.
         found = short(launch)
         if found is None or not found.floored or lost(launch) is not None:
-            yield _draft(launch, axis, blocks, env)
+            # What is written is not what the first pass makes of it.
+            yield _draft(launch, axis, blocks, env, fixable=launch is written)
         return
 
 
@@ -231,7 +233,7 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     )
 
 
-def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment) -> Draft:
+def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment, *, fixable: bool) -> Draft:
     event = launch.event
     start, end = event.node.start, event.node.end
     name = event.node.kernel or "the kernel"
@@ -251,7 +253,7 @@ def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment) -> Draft:
         Witness(search.sizes_of(env), None, None, None, {f"grid {axis}": 0}),
         launches.callers(launch),
         level="error" if worse else "note",
-        fix=None if worse else guarded(launch),
+        fix=guarded(launch) if fixable and not worse else None,
     )  # fmt: skip
 
 

@@ -160,9 +160,18 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     # A quotient in the numbers of a copy is its length.
     if any(_meet(own, _memory(x.args)) and takes(x.args, starts=False) for x in flow.calls):
         return True
-    return any(
+    return _moves_on(launch) or any(
         info.init is not None and _begins(info.init, atoms) for loop in flow.loops for info in loop.inductions.values()
     )
+
+
+def _moves_on(launch: Launch) -> bool:
+    """Whether a host loop goes on behind the full blocks (``n -= n / t * t``): its next passes handle the rest."""
+    written = [*(launch.event.grid or ()), *(launch.event.block or ())]
+    quotients = {p for d in written for p in search.parts(d) if p.op in ("div", "shr")}
+    counters = [x.data.data for x in search.leaves_of(written) if x.data.kind == "loop"]
+    changes = [x for counter in counters for x in (counter.step, counter.next) if x is not None]
+    return any(_begins(part, quotients) for x in changes for part in search.parts(x))
 
 
 def _memory(args: Iterable[Value | None] | None) -> set[Obj] | None:
