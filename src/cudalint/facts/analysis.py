@@ -194,7 +194,7 @@ class _Analysis:
             if host.decl.file.path == self.file.path:
                 yield host
         for decl in self.holders():
-            holder = self.attempt(partial(flows.walk, decl))
+            holder = self.attempt(partial(flows.of_host, decl))
             if holder is not None:
                 yield HostFunction(decl, holder, self.config)
         yield from distinct([x for x in self.launches if x.event.fn.file.path == self.file.path])
@@ -290,7 +290,7 @@ class _Analysis:
         return not names.isdisjoint(words)
 
     def run_host(self, decl: FunctionDecl) -> None:
-        flow = flows.walk(decl)
+        flow = flows.of_host(decl)
         host = HostFunction(decl, flow, self.config)
         self.hosts[decl] = host
         for event in flow.launches:

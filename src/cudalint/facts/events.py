@@ -330,13 +330,20 @@ class Asserted(NamedTuple):
     fn: Function
 
 
+class Ending(NamedTuple):
+    """One end of a host function: what holds there, and what the members of its class that it has set hold."""
+
+    guard: Guard | None
+    members: dict[str, Term]
+
+
 class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "conversions", "definitions", "ensured", "extents", "function", "handed", "launches", "loops", "members",
-        "objects", "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
+        "conversions", "definitions", "endings", "extents", "function", "handed", "kept", "launches", "loops",
+        "members", "objects", "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -345,9 +352,11 @@ class Flow:
         self.template: dict[str, Term] = {}
         """The open template parameters by name."""
         self.members: dict[str, Term] = {}
-        """The const members of its class that a host function reads, or that a constructor leaves, by name."""
-        self.ensured: Guard | None = None
-        """What holds at its end, where no return leads past it."""
+        """The members of its class that a host function reads, as they were before it, by name."""
+        self.endings: list[Ending] = []
+        """How a host function ends where it does not fail."""
+        self.kept: list[Term] | None = None
+        """What all that set its class's members let them be, once that was asked for."""
         self.objects: dict[Var, Obj] = {}
         self.extents: list[Term] = []
         """The extents of arrays that are no known numbers."""

@@ -17,6 +17,7 @@ from cudalint.facts.builtins import may_have_changed
 from cudalint.facts.events import (
     Closure,
     Definition,
+    Ending,
     Event,
     Flow,
     Guard,
@@ -55,6 +56,8 @@ def run(function: ir.Function) -> Flow:
 
 _flows: list[Flow] = []
 """Those that are in use, until :func:`forget`."""
+_hosts: dict[ir.FunctionDecl, Flow] = {}
+"""Those of :func:`of_host` among them."""
 
 
 def forget() -> None:
@@ -62,6 +65,7 @@ def forget() -> None:
     for flow in _flows:
         flow.unlink()
     _flows.clear()
+    _hosts.clear()
     walked.clear()
     lambdas.clear()
     t.reset()
@@ -82,6 +86,14 @@ def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -
     return flow
 
 
+def of_host(decl: ir.FunctionDecl) -> Flow:
+    """The flow of a host function with its template parameters open, walked once."""
+    flow = _hosts.get(decl)
+    if flow is None:
+        flow = _hosts[decl] = walk(decl)
+    return flow
+
+
 def _counts_arguments(var: ir.Var, following: ir.Var) -> bool:
     """Whether two parameters are the ``int argc, char **argv`` of a program, whatever their names."""
     type_ = following.type
@@ -95,6 +107,20 @@ def _at(key: Any, values: dict[Term, Term]) -> Any:
     if isinstance(key, tuple):
         return tuple(_at(x, values) for x in key)
     return values.get(key, key) if isinstance(key, Term) else key
+
+
+def _members(values: Env) -> dict[str, Term]:
+    return {var.name: x for var, x in values.items() if var.kind == "field" and isinstance(x, Term)}
+
+
+def _is_failure(value: Value | None, last: Value | None) -> bool:
+    """Whether a function tells by what it returns that it failed: by a constant that is not the one of its end; where
+    that is none, by `false` or a number other than 0."""
+    if not isinstance(value, Term) or value.op != "const":
+        return False
+    if isinstance(last, Term) and last.op != "const":
+        return bool(value.data) is not (value.type is BOOL)
+    return last is None or value is not last
 
 
 class Walker(Expressions):
@@ -115,11 +141,11 @@ class Walker(Expressions):
         self.frames.append(Frame(None))
         self.block(fn.body)
         if not self.device:
-            self.flow.ensured = None if self.frames[0].returns else self.guard
-            known = {**self.globals, **self.env}
-            self.flow.members = {
-                var.name: x for var, x in known.items() if var.kind == "field" and var.const and isinstance(x, Term)
-            }
+            self.flow.members = _members(self.globals)
+            ends = self.frames[0].returns + ([(self.guard, None, self.env)] if self.alive else [])
+            self.flow.endings = [
+                Ending(guard, _members(env)) for guard, value, env in ends if not _is_failure(value, ends[-1][1])
+            ]
         return self.flow
 
     def given(self, node: ir.Lambda) -> Closure:

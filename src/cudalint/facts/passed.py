@@ -1,5 +1,5 @@
-"""What the only callers of a function let its parameters be, and constructors the const members of their class: no
-witness may take another value."""
+"""What the only callers of a function let its parameters be, and methods the members of their class: no witness may
+take another value."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow
 from cudalint.facts import terms as t
+from cudalint.facts.assigned import assigned
 from cudalint.facts.events import Record, conjuncts
 from cudalint.facts.reach import Reach
+from cudalint.ir.nodes import Var
 from cudalint.ir.types import Int
+from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 _UNITS = frozenset({".cu", ".cpp", ".cc", ".cxx", ".c"})
 """Endings of files that nobody includes."""
+_GIVEN = pattern(rb"=\s*(?:default|delete)\s*;?\Z")
 Side = tuple[dict["Term", "Term"], Reach, set["Term"]]
 """What one caller passes for each parameter, what it says of its values, and its checks of them."""
 Caller = tuple["CallSite", "Launch"]
@@ -67,34 +71,74 @@ def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
     yield from _agreed(list(formals.values()) if decl is not None and decl.static else [], sides)
 
 
-def constructed(launch: Launch) -> Iterator[Term]:
-    """Conditions on the const members that the launching method reads: what all constructors of its class let them be.
+def constructed(launch: Launch) -> list[Term]:
+    """Conditions on the members that the launching method reads: what all methods that set them let them be."""
+    flow = launch.flow
+    if flow.kept is None:
+        flow.kept = list(_constructed(launch))
+    return flow.kept
 
-    A constructor that sets none of them leaves it to another one.
-    """
-    method = launch.flow.function.decl
-    if method is None or not method.owner:
+
+def _constructed(launch: Launch) -> Iterator[Term]:
+    formals = {name: x for name, x in launch.flow.members.items() if isinstance(x.type, Int) and x.op == "atom"}
+    decl = launch.flow.function.decl
+    if decl is None or not decl.owner or not formals:
         return
-    name = method.owner.rpartition("::")[2]
-    makers = [
-        f
-        for each in method.file.declarations.scope.closure
-        for f in each.functions_by_name.get(name, ())
-        if f.owner == method.owner
-    ]
-    defined = [f for f in makers if f.has_body]
-    if method in makers or {len(f.params) for f in makers} != {len(f.params) for f in defined}:
+    closure = decl.file.declarations.scope.closure
+    methods = [f for d in closure for fs in d.functions_by_name.values() for f in fs if f.owner == decl.owner]
+    if any(_is_constructor(f) and not _is_defined(f, methods) for f in methods):
         return
-    flows = [flow.run(f.lower()) for f in defined]
-    formals = {name: x for name, x in launch.flow.members.items() if isinstance(x.type, Int)}
-    sides: list[Side] = []
-    for each in flows:
-        values = {formals[name]: x for name, x in each.members.items() if name in formals}
+    setters: dict[tuple[FunctionDecl, ...], dict[str, Term]] = {}
+    for name, formal in formals.items():
+        setters.setdefault(tuple(f for f in methods if f.has_body and _sets(f, name)), {})[name] = formal
+    for found, own in setters.items():
+        sides = [side for f in found for side in _sides(f, own, launch)]
+        if sides:
+            yield from _agreed([x for x in own.values() if _is_const(x)], sides)
+
+
+def _is_const(member: Term) -> bool:
+    return isinstance(member.data.data, Var) and member.data.data.const
+
+
+def _is_constructor(method: FunctionDecl) -> bool:
+    return method.name == method.owner.rpartition("::")[2]
+
+
+def _is_defined(method: FunctionDecl, methods: list[FunctionDecl]) -> bool:
+    """Whether it is seen what a method does, or that it does nothing of its own."""
+    if _GIVEN.search(method.file.text[method.name_end : method.end]):
+        return True
+    return any(f.has_body and f.name == method.name and len(f.params) == len(method.params) for f in methods)
+
+
+def _sets(method: FunctionDecl, name: str) -> bool:
+    """Whether a method sets a member of its class."""
+    if not any(method.start <= place < method.end for place in method.file.declarations.changes(name)):
+        return False
+    return any(x.kind == "field" and x.name == name for x in assigned(method.lower().body, {}))
+
+
+def _sides(method: FunctionDecl, formals: dict[str, Term], launch: Launch) -> Iterator[Side]:
+    """What a method leaves in members that it sets, and its checks of them. A copy is as checked as what is copied,
+    and a constructor that puts 0 into a member that is not const leaves it to others."""
+    own = flow.of_host(method)
+    copied = [x.fields for x in own.params.values() if isinstance(x, Record)]
+    blank = {name for name, x in formals.items() if _is_constructor(method) and not _is_const(x)}
+    if not own.complete or not any(name in left for _, left in own.endings for name in formals):
+        yield {}, Reach(None, launch.config, []), set()
+        return
+    for guard, left in own.endings:
+        values = {
+            formals[name]: x
+            for name, x in left.items()
+            if name in formals
+            and all(fields.get(name) is not x for fields in copied)
+            and not (name in blank and x.op == "const" and not x.data)
+        }
         if values:
-            conditions = list(conjuncts(each.ensured))
-            sides.append((values, Reach(None, launch.config, conditions), _translated(values, conditions)))
-    if sides:
-        yield from _agreed(list(formals.values()), sides)
+            conditions = list(conjuncts(guard))
+            yield values, Reach(None, launch.config, conditions), _translated(values, conditions)
 
 
 def _agreed(formals: list[Term], sides: list[Side]) -> Iterator[Term]:

@@ -37,7 +37,8 @@ def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
             for item in _inside(body):
                 if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
                     places.discard(item.target.start)
-                    found.add(_constant(item.value))
+                    if not (isinstance(item.value, ir.Member) and item.value.field == var.name):  # copied
+                        found.add(_constant(item.value))
             if len(found) > 1 or None in found:
                 return None
         if places:

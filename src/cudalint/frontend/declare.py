@@ -225,12 +225,12 @@ class Declarations:
         if name not in self._changes:
             word = re.escape(in_bytes(name))
             pattern = (
-                rf"(?:&|\+\+|--|>>)\s*(?:\w+\s*(?:\.|->)\s*)*{word}\b|[:,]\s*{word}\s*[({{]"
-                rf"|\b{word}\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
-                rf"|(?<!\bdim3)\((?:[^;(){{}}]*,)?\s*{word}\s*[,)]"
+                rf"(?:&|\+\+|--|>>)\s*(?:\w+\s*(?:\.|->)\s*)*({word})\b|[:,]\s*({word})\s*[({{]"
+                rf"|\b({word})\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)"
+                rf"|(?<!\bdim3)\((?:[^;(){{}}]*,)?\s*({word})\s*[,)]"
             )
             self._changes[name] = frozenset(
-                place.start()
+                place.start(place.lastindex or 0)  # where the name stands
                 for start, end in self._statements(word)
                 for place in re.compile(pattern).finditer(self.source, start, end)
             )

@@ -193,14 +193,33 @@ def defaults(launch: Launch | None, leaves: AbstractSet[Term], config: Config) -
 
 
 def others_at(launch: Launch | None, leaves: Iterable[Term], others: int, config: Config) -> dict[Term, int]:
-    """Values of sizes while another one is varied: ``others``, and a block's usual size for one of which the block is
-    made (``n / 8`` threads), so that there is a block to speak of."""
+    """Values of sizes while another one is varied: ``others``, or the least that is allowed of those that the host
+    holds a size against, and a block's usual size for one of which the block is made (``n / 8`` threads), so that there
+    is a block to speak of."""
     block = {x for item in launch.block or () for x in t.leaves(item)} if launch is not None else set()
     usual = config.block_size
+    checks = _checks(launch) if launch is not None else {}
     return {
-        x: usual if x in block and x.data.kind != "name" and x.data.hi >= usual else others
+        x: usual if x in block and x.data.kind != "name" and x.data.hi >= usual else _allowed(x, others, checks)
         for x in sorted(leaves, key=lambda x: x.key)
     }
+
+
+def _checks(launch: Launch) -> dict[Term, list[Term]]:
+    """The host's checks of one size alone, by that size."""
+    if "checks" not in launch.answers:
+        found: dict[Term, list[Term]] = {}
+        for condition in launch.conditions:
+            if len(leaves := t.leaves(condition)) == 1:
+                found.setdefault(next(iter(leaves)), []).append(condition)
+        launch.answers["checks"] = found
+    return launch.answers["checks"]  # type: ignore[return-value]  # put there above
+
+
+def _allowed(size: Term, usual: int, checks: Mapping[Term, list[Term]]) -> int:
+    asked = checks.get(size, [])
+    tries = (usual, *sorted(int(c) for c in w.constants(asked))) if asked else ()
+    return next((n for n in tries if all(w.allowed(c, {size: n}) for c in asked)), usual)
 
 
 def sizes_for(
