@@ -64,8 +64,8 @@ def shape(flow: Flow) -> Shape:
     for access in flow.accesses:
         if access.obj.kind == "shared":
             _room(access, most)
-    for term in _terms(flow):
-        _parts(term, multiple)
+    for term in t.inside(_terms(flow)):
+        _part(term, multiple)
     for at, axis in enumerate("xyz"):
         extents = {x for a in flow.accesses if a.scalar for x in _tiles(expand(a.scalar), axis)}
         extents |= {x for loop in flow.loops for x in _steps(flow, loop, axis)}
@@ -301,19 +301,13 @@ def _terms(flow: Flow) -> Iterator[Term]:
         yield from conjuncts(event.guard)
 
 
-def _parts(term: Term, multiple: list[int]) -> None:
+def _part(term: Term, multiple: list[int]) -> None:
     """A coordinate that is cut into a warp's number and a lane, or an extent that is divided into warps."""
-    stack, seen = [term], {term}
-    while stack:
-        item = stack.pop()
-        if len(item.args) == 2 and item.args[1].op == "const" and (item.op, item.args[1].data) in _BY_WARP:
-            cut = t.bare(item.args[0])
-            for at, axis in enumerate("xyz"):
-                if cut in (TID[axis], BDIM[axis]):
-                    multiple[at] = _WARP
-        new = [x for x in item.args if x not in seen]
-        seen.update(new)
-        stack.extend(new)
+    if len(term.args) == 2 and term.args[1].op == "const" and (term.op, term.args[1].data) in _BY_WARP:
+        cut = t.bare(term.args[0])
+        for at, axis in enumerate("xyz"):
+            if cut in (TID[axis], BDIM[axis]):
+                multiple[at] = _WARP
 
 
 _BY_WARP = {("shr", 5), ("div", _WARP), ("mod", _WARP), ("and", _WARP - 1)}

@@ -139,18 +139,6 @@ def _rest(kernel: Kernel, tiles: Tiles) -> bool:
     loop = tiles.loop
     own = {x.term for x in loop.inductions.values() if x.step is not None}
 
-    def continues(term: Term) -> bool:
-        for part in search.parts(term):
-            if part.op == "mod" and t.poly(part.args[0]) == tiles.size:
-                return True
-            if part.op == "atom" and part.data.kind == "exit" and part.data.data.term in own:
-                return True
-            if part.op in ("mul", "sub") and any(
-                x.op == "div" and t.poly(x.args[0]) == tiles.size for x in search.parts(part)
-            ):
-                return True
-        return False
-
     terms = []
     for other in kernel.flow.loops:
         if other is not loop:
@@ -163,7 +151,16 @@ def _rest(kernel: Kernel, tiles: Tiles) -> bool:
             terms += conjuncts(access.guard)
         elif any(x.data.kind == "exit" for c in conjuncts(access.guard) for x in t.leaves(c)):
             return True
-    return any(continues(x) for x in terms)
+    everything = list(t.inside(terms))
+    counts = {x for x in everything if x.op == "div" and t.poly(x.args[0]) == tiles.size}
+    for part in everything:
+        if part.op == "mod" and t.poly(part.args[0]) == tiles.size:
+            return True
+        if part.op == "atom" and part.data.kind == "exit" and part.data.data.term in own:
+            return True
+        if counts and part.op in ("mul", "sub") and not counts.isdisjoint(t.inside([part])):
+            return True
+    return False
 
 
 def _case(launch: Launch, tiles: Tiles) -> tuple[dict[Term, int], Case, int, int] | None:
