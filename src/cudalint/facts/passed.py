@@ -154,9 +154,14 @@ def _agreed(formals: list[Term], sides: list[Side]) -> Iterator[Term]:
 
 
 def _translated(values: dict[Term, Term], conditions: list[Term]) -> set[Term]:
-    """What a caller checks of nothing but what it passes, as conditions on the parameters."""
+    """What a caller checks of nothing but what it passes, as conditions on the parameters: before it is converted to a
+    parameter's type it is taken to be the same number."""
     back = {x: formal for formal, x in values.items() if x.op != "const" and x.type is formal.type}
     formals = set(back.values())
+    for x, formal in list(back.items()):
+        inner = t.bare(x)
+        if isinstance(inner.type, Int) and inner.op != "const":
+            back.setdefault(inner, t.convert(formal, inner.type))
     found = (t.substitute(c, {}, dict(back)) for c in conditions)
     return {c for c in found if c.op != "const" and t.leaves(c) <= formals}
 

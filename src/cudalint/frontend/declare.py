@@ -214,9 +214,10 @@ class Declarations:
         return self._calls[name]
 
     def _find_calls(self, name: str, declared: Iterable[FunctionDecl]) -> frozenset[int] | None:
-        if re.search(rf"[&,(=]\s*{name}\s*(?:<[^;{{}}()]*>\s*)?[,;)}}]", self.source):
+        named = rf"(?:(?:\b\w+\s*)?::\s*)*\b{name}\s*(?:<[^;{{}}()]*>\s*)?"
+        if re.search(rf"[&,(=]\s*{named}[,;)}}]", self.source):
             return None
-        found = (x.start() for x in re.finditer(rf"\b{name}\s*(?:<[^;{{}}()]*>\s*)?\(", self.source))
+        found = (x.start() for x in re.finditer(rf"{named}\(", self.source))
         return frozenset(at for at in found if not any(x.start <= at < x.end for x in declared))
 
     def changes(self, name: str) -> frozenset[int]:
