@@ -11,8 +11,11 @@ from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import constructed, stated
 from cudalint.facts.uniformity import Uniformity, expand
+from cudalint.frontend import literals
+from cudalint.frontend.fold import fold_var
+from cudalint.frontend.lower import global_variable
 from cudalint.ir.nodes import Call, Const, Var
-from cudalint.ir.types import U64, Int
+from cudalint.ir.types import I64, U64, Int
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -170,6 +173,8 @@ class Launch:
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
         chosen = dict(_chosen(event.guard))
+        if kernel is not None and event.fn.file is not kernel.decl.file:
+            chosen.update(_named(event, kernel.decl))
         self.grid, self.block = _where(event.grid, chosen), _where(event.block, chosen)
         self._mapping: dict[Term, Term] | None = None
         self._conditions: list[Term] | None = None
@@ -327,6 +332,20 @@ def _chosen(guard: Guard | None) -> Iterator[tuple[Term, Term]]:
             for size, value in (term.args, term.args[::-1]):
                 if size.op == "atom" and isinstance(size.type, Int) and value.op == "const":
                     yield size, value
+
+
+def _named(event: LaunchEvent, kernel: FunctionDecl) -> Iterator[tuple[Term, Term]]:
+    """The constants that a launch in a header names without including what defines them: in a unit that has the kernel
+    too they are those of the kernel's file."""
+    for leaf in {x for term in (*(event.grid or ()), *(event.block or ())) for x in t.leaves(term)}:
+        if leaf.data.kind == "name":
+            decl = kernel.file.declarations.scope.value(leaf.data.name)
+            value = fold_var(global_variable(decl)) if decl is not None else None
+            macro = kernel.file.macros.get(leaf.data.name)
+            if macro is not None and len(macro.tokens) == 1:
+                value = literals.number(macro.body.decode("utf-8", "replace"))[1]
+            if isinstance(value, int):
+                yield leaf, t.const(value, I64)
 
 
 def _captured(formal: Closure, actual: Closure) -> Iterator[tuple[Value, Value]]:
