@@ -98,6 +98,21 @@ def test_indices_that_are_data_are_within_a_buffer_of_their_size(write: Any, cud
     assert extents == [[611, 611], [5000, 5000]]
 
 
+def test_a_tested_ticket_is_as_large_as_its_test_lets_it_be(write: Any) -> None:
+    """Rows that threads draw from a counter, once more after a barrier: there are as many as the kernel was told."""
+    path = write(
+        "k.cu",
+        "__global__ void k(float *o, int *head, int rows) {\n    __shared__ int ticket;\n"
+        "    if (threadIdx.x == 0) ticket = atomicAdd(head, 1);\n    __syncthreads();\n"
+        "    if (ticket >= rows) return;\n    __syncthreads();\n    o[(size_t)ticket * 256 + threadIdx.x] = 1.f;\n}\n"
+        "void run(float *o, int *head, int rows) { if (rows > 0) k<<<rows, 256>>>(o, head, rows); }\n",
+    )
+    targets, _, _ = walk([str(path)], Configs(Layer("")), force_exclude=False)
+    worker = Worker({}, None, frozenset(target.path for target in targets))
+    ((proof,),) = trial_of("CL301", None, worker, targets, Limits(sizes=(3, 611)))
+    assert [o.setups[0].args[0].extent for o in proof.outcomes] == [3 * 256, 611 * 256]
+
+
 def test_an_element_that_is_larger_than_a_page(write: Any, cudalint: Cudalint) -> None:
     """What a row of a huge array holds is made up as it is touched, a page at a time."""
     write(

@@ -42,6 +42,7 @@ Values = dict["Term", int]
 _SMALL = 3
 _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
+_DATA = frozenset({"load", "call", "unknown"})
 _LARGEST = 1 << 40
 _COMBINATIONS = 256
 """Values of a host's flags that are tried together."""
@@ -586,7 +587,7 @@ class Harness:
 
     def top(self, access: Access, case: kernels.Case) -> int | None:
         """The greatest element that an access means to touch; None where nothing bounds it."""
-        ranges = self._ranges(case)
+        ranges = {**self._ranges(case), **self._tested(access, case)}
         polys = [self._bounded(access, case)]
         loops = [x for x in t.atoms_of(access.scalar or {}) if x.op == "atom" and x.data.kind == "loop"]
         others = [x for x in t.atoms_of(access.scalar or {}) if x not in loops]
@@ -598,6 +599,27 @@ class Harness:
     def farthest(self, access: Access, case: kernels.Case) -> int | None:
         """The greatest element that the threads and the passes of loops come to, tests left aside."""
         return _highest(expand(access.scalar or {}), self._ranges(case))
+
+    def _tested(self, access: Access, case: kernels.Case) -> dict[Term, t.Interval]:
+        """What the tests around an access leave of data: a ticket is below the number of rows. What is loaded again
+        from where the tested value was is taken to be that value."""
+        found: dict[Term, t.Interval] = {}
+        used = [x for x in t.atoms_of(access.scalar or {}) if x.op == "atom" and x.data.kind in _DATA]
+        for term in conjuncts(access.guard):
+            if term.op not in ("lt", "le"):
+                continue
+            data = t.bare(term.args[0])
+            if data.op != "atom" or data.data.kind not in _DATA:
+                continue
+            try:
+                top = case.number(t.poly(term.args[1])) - (term.op == "lt")
+            except t.Undefined:
+                continue
+            for atom in used:
+                if _origin(atom) == _origin(data):
+                    _, before = found.get(atom, (0, top))
+                    found[atom] = (0, max(0, min(before, top)))
+        return found
 
     def _bounded(self, access: Access, case: kernels.Case) -> Poly:
         """The address with every tested coordinate at its last value."""
@@ -718,6 +740,12 @@ class Harness:
             if distance is not None and step is not None and step > 0:
                 ranges[loop.counter] = (0, max(0, distance // step))
         return ranges
+
+
+def _origin(data: Term) -> tuple[object, ...]:
+    """Where a value comes from: an element of an array, whenever it is read."""
+    info = data.data
+    return (info.data, info.inputs) if info.kind == "load" and info.data is not None else (data,)
 
 
 def _passes(case: kernels.Case) -> int:
