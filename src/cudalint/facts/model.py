@@ -340,7 +340,7 @@ def _named(event: LaunchEvent, kernel: FunctionDecl) -> Iterator[tuple[Term, Ter
     for leaf in {x for term in (*(event.grid or ()), *(event.block or ())) for x in t.leaves(term)}:
         if leaf.data.kind == "name":
             decl = kernel.file.declarations.scope.value(leaf.data.name)
-            value = fold_var(global_variable(decl)) if decl is not None else None
+            value: int | float | None = fold_var(global_variable(decl)) if decl is not None else None
             macro = kernel.file.macros.get(leaf.data.name)
             if macro is not None and len(macro.tokens) == 1:
                 value = literals.number(macro.body.decode("utf-8", "replace"))[1]
