@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from cudalint.facts import concrete, races
+from cudalint.facts import concrete, kernels, races, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import conjuncts
+from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness
+from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 from cudalint.rules import cl201_cl211_strides, launches, support
 from cudalint.rules.draft import Draft
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.concrete import Launched
-    from cudalint.facts.events import Access, Obj
+    from cudalint.facts.events import Access, Loop, Obj
     from cudalint.facts.kernels import Case
     from cudalint.facts.model import Kernel
     from cudalint.facts.races import Meeting, Thread
@@ -248,19 +250,23 @@ def check_stencil(kernel: Kernel) -> Iterator[Draft]:
         for array, item in found.items():
             if array in told:
                 continue
-            met = [_stencil(kernel, item, x) for x in same]
-            if met[0] is not None and all(x is not None for x in met):
-                told.add(array)
-                yield _stencil_draft(met[0], same[0])
+            for sizes in (same, [_near(item, x) for x in same]) if item.radii else (same,):
+                met = [_stencil(kernel, item, x) for x in sizes]
+                if met[0] is not None and all(x is not None for x in met):
+                    told.add(array)
+                    yield _stencil_draft(met[0], sizes[0])
+                    break
 
 
 class _InPlace(NamedTuple):
     """The accesses to an array that is written and read beside what is written: a fixed distance beside (of the
-    ``distances``), or at an index that runs another way (the ``crossing`` pairs of a read and a write)."""
+    ``distances``), at the distances that a loop counts through, or at an index that runs another way (the ``crossing``
+    pairs of a read and a write). ``radii`` are the parameters that say how far beside."""
 
     accesses: set[Access]
     distances: list[Poly]
     crossing: list[tuple[Access, Access]]
+    radii: set[Term]
 
 
 def _neighbours(kernel: Kernel) -> dict[Obj, _InPlace]:
@@ -273,24 +279,97 @@ def _neighbours(kernel: Kernel) -> dict[Obj, _InPlace]:
             (reads if access.mode == "r" else writes).append(access)
     result: dict[Obj, _InPlace] = {}
     for array, (reads, writes) in by_array.items():
-        found = _InPlace(set(), [], [])
+        found = _InPlace(set(), [], [], set())
         for write in writes[:_MOST] if reads else ():
             if write.mode == "atomic":
                 continue
             for read in reads[:_MOST]:
                 p = t.add(read.scalar or {}, write.scalar or {}, -1)
-                if p and all(
-                    x.op == "const" or (x.op == "atom" and x.data.kind in ("param", "name")) for x in t.atoms_of(p)
-                ):
+                if p and all(map(_is_shared, t.atoms_of(p))):
                     found.accesses.update((read, write))
                     if p not in found.distances:
                         found.distances.append(p)
+                    found.radii.update(_shifts(kernel, read, write, p))
+                elif p and (loops := _windows(p, write)):
+                    found.accesses.update((read, write))
+                    found.radii.update(_radii(loops) - t.leaves(from_poly(write.scalar or {}, I64)))
                 elif p and (own := _own_ids(write)) and own == _own_ids(read):
                     found.accesses.update((read, write))
                     found.crossing.append((read, write))
         if found.accesses and not any(_held(kernel, x) for x in found.accesses):
             result[array] = found
     return result
+
+
+def _is_shared(item: Term) -> bool:
+    """Whether all threads have the same number."""
+    return item.op == "const" or (item.op == "atom" and item.data.kind in ("param", "name"))
+
+
+def _shifts(kernel: Kernel, read: Access, write: Access, p: Poly) -> set[Term]:
+    """The parameter by which an array is moved: of what is stored nothing was there, and the thread's element is tested
+    together with it, so that it can be any number. What is added up may be halves of the array."""
+    own = [x for x in kernel.flow.accesses if x.obj is read.obj and x.mode != "w" and x.scalar == write.scalar]
+    if own or len(p) != 1 or len(next(iter(p))) != 1:
+        return set()
+    tested = [t.leaves(x) for x in conjuncts(write.guard)]
+    moved = {x for x in t.atoms_of(p) if x.data.kind == "param" and any(x in y and _with_thread(y) for y in tested)}
+    return moved - set(t.atoms_of(write.scalar or {}))
+
+
+def _with_thread(leaves: frozenset[Term]) -> bool:
+    return any(x.data.kind in ("tid", "bid") for x in leaves)
+
+
+def _windows(p: Poly, write: Access) -> list[Loop]:
+    """The loops that count through elements beside the thread's own, which is ``p`` away from what is read; none where
+    something else takes part. A loop without a constant end has to go in the threads' own steps or to begin a size of
+    its own before them: what a thread has of an array may be as long as the loop."""
+    counters = [x for x in t.atoms_of(p) if x.op == "atom" and x.data.kind == "loop" and x.data.data.step is not None]
+    around = {y for x in counters for y in kernels.ids_of([x])}
+    for item in t.atoms_of(p):
+        if item not in counters and not _is_shared(item) and not (around and kernels.ids_of([item]) <= around):
+            return []
+    loops = [x.data.data.loop for x in counters]
+    own = expand(write.scalar or {})
+    steps = [shapes.coefficient(own, x) for x in (*TID.values(), *BID.values())]
+    for counter, loop in zip(counters, loops):
+        found = kernels.trips(loop)
+        each = t.multiply(shapes.coefficient(p, counter), t.poly(counter.data.data.step))
+        begin = _parameters(counter.data.data.init)
+        constant = found is not None and t.constant(found[0]) is not None
+        if not (constant or each in steps or begin - set(t.atoms_of(own))):
+            return []
+    return loops
+
+
+def _radii(loops: list[Loop]) -> set[Term]:
+    """The parameters that say how far before an element loops begin, or else where they end: an end may be that of
+    the array as well."""
+    begin = {x for loop in loops for info in loop.inductions.values() for x in _parameters(info.init)}
+    return begin or {x for loop in loops for x in _parameters(loop.cond)}
+
+
+def _parameters(term: Term | None) -> set[Term]:
+    return {x for x in t.leaves(term) if x.data.kind == "param"} if term is not None else set()
+
+
+def _near(item: _InPlace, launched: Launched) -> Launched:
+    """The launch with neighbours close by, where their distance is a size of its own."""
+    launch, values, sizes = launched.launch, dict(launched.values), dict(launched.sizes)
+    for radius in item.radii & launched.free:
+        name = radius
+        if launch is not None:
+            name = t.bare(launch.mapping[radius])
+            others = (y for x, y in launch.mapping.items() if x is not radius)
+            if name.op != "atom" or name in search.leaves_of([*others, *launch.conditions]):
+                continue
+        values[radius] = sizes[name.data.name] = _RADIUS
+    return launched._replace(values=values, sizes=sizes)
+
+
+_RADIUS = 2
+"""Far enough that red and black meet their own colour."""
 
 
 def _own_ids(access: Access) -> set[Term]:
