@@ -624,7 +624,8 @@ class Expressions(Places):
         for var in callee.template:
             self.env[var] = self.fresh("param", var.name, var.type, data=var)
         base = self.guard
-        values = {var.name: self.env[var] for var in callee.params if var in self.env}
+        values = {var.name: x for var, x in zip(callee.params, args)}  # a reference has no value of its own
+        values.update({var.name: self.env[var] for var in callee.params if var in self.env})
         site = CallSite(node, self.fn, callee, base, values)
         saved = self.fn, self.stack, self.exits, self.last_exit, self.receiver
         if receiver is not None:

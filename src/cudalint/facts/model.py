@@ -259,6 +259,7 @@ class Launch:
                     # What it asks of the launch is for the launch to keep.
                     if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(term)):
                         self._conditions.extend(x for x in conjuncts_of(self.at_launch(term)) if x.op != "const")
+            self._conditions.extend(_carried(self._conditions))
         return self._conditions
 
     def checked(self) -> list[Term]:
@@ -346,6 +347,23 @@ def _named(event: LaunchEvent, kernel: FunctionDecl) -> Iterator[tuple[Term, Ter
                 value = literals.number(macro.body.decode("utf-8", "replace"))[1]
             if isinstance(value, int):
                 yield leaf, t.const(value, I64)
+
+
+def _carried(conditions: list[Term]) -> list[Term]:
+    """What the checks of a size say of another that it is checked to be equal to."""
+    found: list[Term] = []
+    alone: dict[Term, list[Term]] = {}
+    for condition in conditions:
+        if len(leaves := t.leaves(condition)) == 1:
+            alone.setdefault(next(iter(leaves)), []).append(condition)
+    for condition in conditions if alone else ():
+        if condition.op == "eq":
+            first, second = map(t.bare, condition.args)
+            for size, other in ((first, second), (second, first)):
+                if size.op == other.op == "atom" and isinstance(size.type, Int) and isinstance(other.type, Int):
+                    same = {other: t.convert(size, other.type)}
+                    found.extend(t.substitute(x, same) for x in alone.get(other, ()))
+    return found
 
 
 def _captured(formal: Closure, actual: Closure) -> Iterator[tuple[Value, Value]]:

@@ -33,12 +33,13 @@ Caller = tuple["CallSite", "Launch"]
 """A call of the function in which a walk began, and the launch as the walk from that caller comes to it."""
 
 
-def calls_all(decl: FunctionDecl, callers: list[Caller]) -> bool:
-    """Whether these are all calls of a function that no other file can call, or that no header offers to others."""
+def calls_all(decl: FunctionDecl, walked: set[int]) -> bool:
+    """Whether these, by where they stand in its file, are all calls of a function that no other file can call, or that
+    no header offers to others."""
     if os.path.splitext(decl.file.path)[1] not in _UNITS or not (decl.static or _is_private(decl)):
         return False
     calls = decl.file.declarations.calls(decl.name)
-    return calls is not None and calls <= {site.call.start for site, _ in callers if site.fn.file is decl.file}
+    return calls is not None and calls <= walked
 
 
 def _is_private(decl: FunctionDecl) -> bool:

@@ -32,9 +32,11 @@ def judged(launches: list[Launch]) -> list[Launch]:
     for launch in launches:
         event = launch.event
         groups.setdefault((event.fn.file.path, event.node.start), []).append(launch)
+    # A call from which no walk comes to a launch rules it out by what it passes.
+    walked = {step for launch in launches if launch.flow.complete for step in _path(launch)}
     result: list[Launch] = []
     for group in groups.values():
-        result.extend(group if len(group) == 1 else _group(group))
+        result.extend(group if len(group) == 1 else _group(group, walked))
     return result
 
 
@@ -74,7 +76,7 @@ def _shape(launch: Launch) -> tuple[object, ...]:
     return launch.kernel, launch.host, _path(launch), launch.grid, launch.block, event.shared, frozenset(related)
 
 
-def _group(group: list[Launch]) -> list[Launch]:
+def _group(group: list[Launch], walked: set[tuple[str, int]]) -> list[Launch]:
     by_path: dict[Path, list[Launch]] = {}
     for launch in group:
         by_path.setdefault(_path(launch), []).append(launch)
@@ -83,23 +85,23 @@ def _group(group: list[Launch]) -> list[Launch]:
         # Nearest first: a root of which no other walk is a part.
         if not any(path[k:] in by_path for k in range(1, len(path) + 1)):
             for launch in launches:
-                result.extend(_pick(launch, path, by_path))
+                result.extend(_pick(launch, path, by_path, walked))
     return result
 
 
-def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]]) -> list[Launch]:
+def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]], walked: set[tuple[str, int]]) -> list[Launch]:
     """The walk itself, or those one call further out where they tell what this one cannot."""
     callers = [(x, p) for p, items in by_path.items() if len(p) == len(path) + 1 and p[1:] == path for x in items]
     if not callers:
         return [launch]
-    picked = [y for x, p in callers for y in _pick(x, p, by_path)]
+    picked = [y for x, p in callers for y in _pick(x, p, by_path, walked)]
     if is_wrapper(launch) or launch.kernel is None:
         return picked
     if all(fixed(y) for y in picked) and all(_counts(x, len(_sites(x)) - len(path) - 1) for x, _ in callers):
         return picked
     sites = [(_sites(x)[len(_sites(x)) - len(path) - 1], x) for x, _ in callers]
     decl = launch.flow.function.decl
-    if decl is not None and calls_all(decl, sites):
+    if decl is not None and calls_all(decl, {start for file, start in walked if file == decl.file.path}):
         launch.callers = sites
     return [launch]
 
