@@ -44,7 +44,7 @@ from cudalint.ir.nodes import (
     VarKind,
     While,
 )  # fmt: skip
-from cudalint.ir.types import I32, VOID, Array, Struct, Type, Unknown
+from cudalint.ir.types import I32, VOID, Array, Param, Struct, Type, Unknown
 from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
@@ -539,6 +539,31 @@ def _named(decl: FunctionDecl) -> list[list[str]]:
     return syntax.named
 
 
+def _instance(decl: FunctionDecl, scope: str, params: list[Var]) -> dict[str, Type]:
+    """The classes that open type parameters stand for as types of whole parameters (``const P &sizes``), where the file
+    instantiates the template explicitly: those of the first instance, which names what others have too."""
+    names = {x.name for x in (p.type for p in params) if isinstance(x, Param)}
+    declarations = decl.file.declarations
+    source = declarations.source
+    if names.isdisjoint(name for name, _ in decl.template) or "template" not in source:
+        return {}
+    for found in re.finditer(rf"{re.escape(in_bytes(decl.name))}\s*[<(]", source):
+        start = max(source.rfind(sign, 0, found.start()) for sign in ";{}") + 1
+        end = source.find(";", found.end())
+        if not _INSTANTIATION.match(source, start, found.start()) or end < 0:
+            continue
+        root = parse_ranges(declarations.masked, [(start, end + 1)])
+        lists = [x for x in descendants(root) if x.type == "parameter_list"]
+        if lists:
+            given = Lowerer(declarations, scope).parameters(min(lists, key=lambda x: x.start_byte))
+            pairs = [(x.type, y.type) for x, y in zip(params, given)]
+            return {x.name: y for x, y in pairs if isinstance(x, Param) and isinstance(y, Struct)}
+    return {}
+
+
+_INSTANTIATION = pattern(r"(?:\s*#[^\n]*\n)*\s*(?:extern\s+)?template\b(?!\s*<)")
+
+
 def _literal(text: str, decl: FunctionDecl) -> tuple[int, ...]:
     """The value of an integer or truth value as written, or of an enumerator; empty for what may be anything."""
     number = _INTEGER.fullmatch(text)
@@ -600,6 +625,9 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     returns = returned(lowerer, syntax)
     lowerer.result = returns
     params = lowerer.parameters(parameter_list(syntax.inner))
+    if decl.kind == "host" and decl.template and (known := _instance(decl, syntax.scope, params)):
+        lowerer.names.update(known)
+        params = lowerer.parameters(parameter_list(syntax.inner))
     if body_node is None:
         body = Block(decl.end, decl.end, [])
     else:
