@@ -59,3 +59,10 @@ def test_a_launch_beside_the_file_is_seen_through_the_declaration(
         "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] = 0;\n}\n",
     )
     assert "kernel clear, visible launches: 1" in cudalint("debug", "--stage", "facts", "kernels.cu").stdout
+
+
+def test_source_names_the_macros_that_are_taken_as_defined(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("k.cu", f"#ifdef WITH_CUDA\n{KERNEL}#endif\n")
+    out = cudalint("debug", "--stage", "source", "k.cu").stdout
+    assert out.splitlines()[0].endswith("k.cu, device reading, WITH_CUDA taken as defined")
+    assert "x[i] *= 2.0f;" in out

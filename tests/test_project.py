@@ -250,6 +250,94 @@ def test_has_include_sees_the_project(tmp_path: Path) -> None:
     assert text_of(Project(str(tmp_path)), "a.cu") == "yes"
 
 
+KERNEL = "__global__ void k(float* x) { x[0] = 1; }"
+
+
+def assumed(tmp_path: Path, files: dict[str, str], name: str = "a.cu") -> list[str]:
+    project = Project(str(write(tmp_path, files)))
+    return [macro.decode() for macro in project.assumed(str(tmp_path / name))]
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("#ifdef ON\n#K\n#endif\n", ["ON"]),
+        ("#if ON\nvoid go() { k<<<1, 1>>>(); }\n#endif\n", ["ON"]),
+        ("#if defined(ON) && !defined(OFF)\n#K\n#endif\n", ["ON"]),
+        ("#if defined(ON) && defined(TOO)\n#K\n#endif\n", ["ON", "TOO"]),
+        ("#if ON == 1 && defined(__CUDACC__)\n#K\n#endif\n", ["ON"]),
+        ("#ifndef ON\n#error\n#else\n#K\n#endif\n", ["ON"]),
+        ("#if defined(ONE) || defined(OTHER)\n#K\n#endif\n", ["ONE"]),
+        ("#if defined(ONE) || defined(OTHER)\n#K\n#endif\n#ifdef OTHER\n#K\n#endif\n", ["OTHER"]),
+        ("#ifdef FIRST\n#K\n#elif defined(SECOND)\n#K\n#endif\n", ["FIRST"]),
+        ("#ifdef ON\n#ifdef INNER\n#K\n#endif\n#endif\n", ["ON", "INNER"]),
+        ("#ifndef ON\n#define __device__\n#endif\n#ifdef ON\n#K\n#endif\n", ["ON"]),
+        # What is no switch, or is one already.
+        ("#ifdef ON\nint n;\n#endif\n#K\n", []),
+        ('#ifdef ON\n// #K\nconst char* s = "<<<";\n#endif\n', []),
+        ("#ifndef GUARD\n#define GUARD\n#K\n#endif\n", []),
+        ("#if defined(_WIN32) || defined(NDEBUG) || defined(USE_ROCM) || defined(__clang__)\n#K\n#endif\n", []),
+        ("#if VERSION < 9 && defined(VERSION)\n#K\n#endif\n", []),
+        ("#if MODE == 2\n#K\n#endif\n", []),
+        ("#define ON 0\n#if ON\n#K\n#endif\n", []),
+        ("#ifndef ON\n#define ON 0\n#endif\n#if ON\n#K\n#endif\n", []),
+        ("// #define ON\n#ifdef ON\n#K\n#endif\n", []),
+        ("#if 0\n#ifdef ON\n#K\n#endif\n#endif\n", []),
+        ("#ifdef ON\n#K\n#else\n#K\n#endif\n", []),
+        ("#ifdef ON\n#K\n#endif\n#ifndef ON\n#K\n#endif\n", []),
+        ("#ifdef _WIN32\n#ifdef ON\n#K\n#endif\n#endif\n", []),
+        ("#ifdef ON\n#K\n", []),
+    ],
+)
+def test_what_kernels_wait_for_is_taken_as_defined(tmp_path: Path, text: str, taken: list[str]) -> None:
+    assert sorted(assumed(tmp_path, {"a.cu": text.replace("#K", KERNEL)})) == sorted(taken)
+
+
+def test_files_that_include_one_another_take_the_same_as_defined(tmp_path: Path) -> None:
+    files = {
+        "a.cu": f'#include "a.h"\n#ifdef ON\n{KERNEL}\n#endif\nN\n', "b.cpp": '#include "a.h"\nN\n',
+        "a.h": "#ifdef ON\n#define N 1\n#else\n#define N 0\n#endif\n", "other.cu": "#ifdef ON\nN\n#endif\n",
+    }  # fmt: skip
+    project = Project(str(write(tmp_path, files)))
+    assert [text_of(project, name) for name in files] == [f"{KERNEL} 1", "1", "", ""]
+    assert project.file(str(tmp_path / "b.cpp")).scan.assumed == []
+    assert project.file(str(tmp_path / "a.h")).scan.assumed == [b"ON"]
+
+
+def test_what_a_file_defines_somewhere_in_sight_is_not_taken_as_defined(tmp_path: Path) -> None:
+    waiting = f"#ifdef ON\n{KERNEL}\n#endif\n"
+    include = '#include "config.h"\n'
+    assert assumed(tmp_path / "before", {"a.cu": include + waiting, "config.h": "#define ON 0\n"}) == []
+    assert assumed(tmp_path / "after", {"a.cu": waiting + include, "config.h": "#define ON 0\n"}) == ["ON"]
+    includer = {"b.cu": f'{include}#include "a.cuh"\n', "a.cuh": waiting, "config.h": "#undef ON\n"}
+    assert assumed(tmp_path / "includer", includer, "a.cuh") == []
+    assert assumed(tmp_path / "unrelated", {"a.cu": waiting, "b.cu": "#define ON 0\n"}) == ["ON"]
+
+
+def test_nothing_is_taken_as_defined_where_the_user_says_what_is(tmp_path: Path) -> None:
+    write(tmp_path, {"a.cu": f"#ifdef ON\n{KERNEL}\n#endif\n"})
+    assert text_of(Project(str(tmp_path)), "a.cu") == KERNEL
+    assert configured(tmp_path, 'defines = ["ON=0"]').assumed(str(tmp_path / "a.cu")) == {}
+    commands = [{"directory": str(tmp_path), "file": "a.cu", "arguments": ["nvcc", "-c", "a.cu"]}]
+    (tmp_path / "cc.json").write_text(json.dumps(commands))
+    assert text_of(Project(str(tmp_path), compile_commands=str(tmp_path / "cc.json")), "a.cu") == ""
+
+
+def test_what_is_taken_as_defined_changes_with_the_texts(tmp_path: Path) -> None:
+    header, source = str(tmp_path / "a.h"), str(tmp_path / "a.cu")
+    write(tmp_path, {"a.cu": f'#include "a.h"\n#ifdef ON\n{KERNEL}\n#endif\n', "a.h": "#ifdef ON\nN\n#endif\n"})
+    project = Project(str(tmp_path))
+    assert (text_of(project, "a.h"), text_of(project, "a.cu")) == ("N", KERNEL)
+    project.replace({source: b'#include "a.h"\n'})
+    assert text_of(project, "a.h") == ""
+    project.replace({})
+    assert text_of(project, "a.h") == "N"
+    project.replace({header: b"#define ON 0\n"})
+    assert project.assumed(source) == {}
+    project.replace({header: b"#ifdef ON\nM\n#endif\n"})
+    assert (text_of(project, "a.h"), text_of(project, "a.cu")) == ("M", KERNEL)
+
+
 # In memory
 
 

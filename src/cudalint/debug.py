@@ -42,7 +42,8 @@ def show(stage: str, path: str) -> Iterator[str]:
 def _source(file: SourceFile) -> Iterator[str]:
     """The expanded text, a host reading after it where that differs; each line with the line that it comes from."""
     for reading in (file, file.host) if file.host is not file else (file,):
-        yield f"// {file.path}, {reading.reading} reading\n"
+        assumed = b", ".join(reading.scan.assumed).decode()
+        yield f"// {file.path}, {reading.reading} reading{f', {assumed} taken as defined' if assumed else ''}\n"
         at = 0
         for line in reading.text.splitlines(keepends=True):
             if line.strip():

@@ -11,16 +11,18 @@ import stat
 from typing import TYPE_CHECKING
 
 from cudalint.frontend import preprocess
+from cudalint.frontend.assumed import DEFINE, Wishes, shape, switches, taken
 from cudalint.frontend.macros import predefined
 from cudalint.frontend.source import MAX_HOST, MAX_SOURCE, SourceFile, holds_cuda, host_of, is_host, read
 from cudalint.lazy import pattern
 from cudalint.walk import CUDA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from cudalint.compdb import Flags
     from cudalint.config import Settings
+    from cudalint.frontend.assumed import Switches
     from cudalint.frontend.macros import Table
     from cudalint.frontend.source import Reading
 
@@ -114,6 +116,11 @@ class Project(preprocess.Environment):
         self._paths: list[str] | None = None
         self._by_name: dict[str, list[str]] | None = None
         self._includers: dict[str, list[str]] | None = None
+        self._included: dict[str, list[str]] = {}
+        """What each file includes, by its text alone; made with the includers."""
+        self._switches: dict[str, Switches | None] = {}
+        self._defined: dict[str, frozenset[bytes]] = {}
+        self._assumed: dict[str, Table] = {}
         self._kernels: dict[str, dict[str, list[str]]] = {}
         self._cuda: dict[str, bool] = {}
 
@@ -178,7 +185,7 @@ class Project(preprocess.Environment):
         ):
             # A file came or went: what an include means may be another.
             self._paths = self._by_name = self._includers = None
-            for memory in (self._resolved, self._kernels, self._files):
+            for memory in (self._resolved, self._kernels, self._files, self._included):
                 memory.clear()
         for path in changed_sources:
             self._cuda.pop(path, None)
@@ -186,6 +193,7 @@ class Project(preprocess.Environment):
                 for users in self._includers.values():
                     if path in users:
                         users.remove(path)
+                self._included.pop(path, None)
                 self._note_includes(self._includers, path)
             kernels = self._kernels.get(os.path.dirname(path))
             if kernels is not None:
@@ -193,7 +201,20 @@ class Project(preprocess.Environment):
                     if path in places:
                         places.remove(path)
                 _note_kernels(kernels, path, self.content(path))
+        self._ask_again({path: old[path] if path in old else _on_disk(path) for path in changed_sources})
         return changed
+
+    def _ask_again(self, before: Mapping[str, bytes]) -> None:
+        """What is taken as defined depends on all files that include one another: on their directives, and on what is
+        between those."""
+        if not self._assumed or all(shape(text) == shape(self.content(path)) for path, text in before.items()):
+            return
+        assumed, self._assumed = self._assumed, {}
+        for path in before:
+            self._switches.pop(path, None)
+            self._defined.pop(path, None)
+        if any(self.assumed(path) != table for path, table in assumed.items()):
+            self._files.clear()
 
     def trim(self) -> None:
         """Lets go of all files; they are read again when asked for."""
@@ -223,6 +244,73 @@ class Project(preprocess.Environment):
             extra = (("__cplusplus", year),) if year else ()
             self._predefined[key] = predefined(reading, (*extra, *defines))
         return self._predefined[key]
+
+    def assumed(self, path: str) -> Table:
+        """Files that include one another, in whatever direction, have these macros in common. None where a database
+        tells what the build defines."""
+        if self._flags:
+            return {}
+        known = self._assumed.get(path)
+        if known is None:
+            together = self._together(path) if host_of(path) is None else {path}
+            wishes = Wishes()
+            for each in sorted(together):
+                found = self._switches_of(each)
+                if found is not None:
+                    wishes.add(found.groups, self.predefined(each, "device"), self._undefined(each, found))
+            known = taken(wishes)
+            self._assumed.update(dict.fromkeys(together, known))
+        return known
+
+    def _together(self, path: str) -> set[str]:
+        found = {path}
+        stack = [path]
+        while stack:
+            each = stack.pop()
+            for other in (*self.includers(each), *self._included.get(each, ())):
+                if other not in found:
+                    found.add(other)
+                    stack.append(other)
+        return found
+
+    def _switches_of(self, path: str) -> Switches | None:
+        if path not in self._switches:
+            self._switches[path] = switches(self.content(path))
+        return self._switches[path]
+
+    def _undefined(self, path: str, found: Switches) -> Callable[[bytes, int], bool]:
+        """Whether nothing that a file is compiled with defines a name before an offset: neither the file, nor what it
+        has included up to there, nor what the files have in sight that include it."""
+        around: set[str] | None = None
+
+        def undefined(name: bytes, offset: int) -> bool:
+            nonlocal around
+            if found.defined.get(name, offset) < offset:
+                return False
+            if around is None:
+                around = self._reached(self.including(path)) - self._reached([path])
+            included = (self.resolve(path, what, angled) for at, what, angled in found.includes if at < offset)
+            before = self._reached(each for each in included if each is not None)
+            return not any(name in self._macros_of(each) for each in (*around, *before))
+
+        return undefined
+
+    def _macros_of(self, path: str) -> frozenset[bytes]:
+        """The macros that a file defines or undefines, by its text alone."""
+        if path not in self._defined:
+            self._defined[path] = frozenset(DEFINE.findall(self.content(path)))
+        return self._defined[path]
+
+    def _reached(self, paths: Iterable[str]) -> set[str]:
+        """Files and what they include, however indirectly."""
+        stack = list(paths)
+        found = set(stack)
+        while stack:
+            for other in self._included.get(stack.pop(), ()):
+                if other not in found:
+                    found.add(other)
+                    stack.append(other)
+        return found
 
     def forced(self, path: str) -> list[str]:
         flags = self._flags.get(path)
@@ -424,6 +512,7 @@ class Project(preprocess.Environment):
                 target = self.resolve(includer, name.decode(errors="replace").strip(), quote == b"<")
                 if target is not None and target != includer:
                     includers.setdefault(target, []).append(includer)
+                    self._included.setdefault(includer, []).append(target)
 
     def content(self, path: str) -> bytes:
         """A file's bytes for a search in its text; empty for one that is too large or cannot be read."""
@@ -431,12 +520,16 @@ class Project(preprocess.Environment):
             return self.overlay[path]
         if path in self._files or host_of(path) is not None:
             return self.file(path).raw
-        try:
-            with open(path, "rb") as stream:
-                text = stream.read(MAX_SCANNED + 1)
-        except OSError:
-            return b""
-        return text if len(text) <= MAX_SCANNED else b""
+        return _on_disk(path)
+
+
+def _on_disk(path: str) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read(MAX_SCANNED + 1)
+    except OSError:
+        return b""
+    return text if len(text) <= MAX_SCANNED else b""
 
 
 _STANDARDS = {"98": "199711L", "03": "199711L", "11": "201103L", "14": "201402L", "17": "201703L", "20": "202002L"}

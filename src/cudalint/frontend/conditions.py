@@ -32,7 +32,14 @@ _SPELLED = {
     b"not_eq": b"!=",
 }  # fmt: skip
 _INTEGER = pattern(rb"(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)(?:[uU]?[lL]{0,2}|[lL]{1,2}[uU]|[uU]?[zZ])")
+_COMPILERS = pattern(rb"_[A-Z_]\w*|NDEBUG|WIN32|WIN64|linux|unix|i386|(?:\w*_)?(?:HIP|ROCM)(?:_\w*)?")
+"""Macros of compilers, the language and its library, and of the platform that is not CUDA."""
 _ESCAPES = {b"n": 10, b"t": 9, b"r": 13, b"0": 0, b"a": 7, b"b": 8, b"f": 12, b"v": 11}
+
+
+def is_switch(name: bytes) -> bool:
+    """Whether a name in a condition can be a macro that a build defines."""
+    return not (name in (b"defined", b"true", b"false") or name in _SPELLED or _COMPILERS.fullmatch(name))
 
 
 def evaluate(text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None = None) -> int:

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.conditions import evaluate
+from cudalint.frontend.conditions import evaluate, is_switch
 from cudalint.frontend.macros import (
     CHUNK,
     MAX_STEPS,
@@ -53,6 +53,11 @@ class Environment:
         """The macros that ``path`` starts with."""
         del path
         return predefined(reading)
+
+    def assumed(self, path: str) -> Table:
+        """The macros that nothing defines and that are taken as defined in ``path``: see :mod:`.assumed`."""
+        del path
+        return {}
 
     def forced(self, path: str) -> list[str]:
         """Files that are included before the first line of ``path``."""
@@ -140,15 +145,30 @@ class Scan:
     name, None) for ``#undef`` and (offset, None, table) for ``#include``, in order. ``skips`` are the
     comments and literals. ``table`` holds the macros at the end, ``exports`` those among them that the
     file does not begin with. ``arch``: ``__CUDA_ARCH__`` is mentioned in it or in what it includes.
+    ``assumed`` are the macros that its conditionals test and that are taken as defined.
     """
 
-    __slots__ = ("arch", "base", "ends", "events", "exports", "file", "gaps", "includes", "starts", "table", "text")
+    __slots__ = (
+        "arch",
+        "assumed",
+        "base",
+        "ends",
+        "events",
+        "exports",
+        "file",
+        "gaps",
+        "includes",
+        "starts",
+        "table",
+        "text",
+    )
 
     def __init__(self, file: SourceFile, base: Table) -> None:
         self.file = file
         self.base = base
         self.table: Table = dict(base)
         self.exports: Table = {}
+        self.assumed: list[bytes] = []
         self.text = b""
         self.events: list[tuple[int, bytes | None, Macro | Table | None]] = []
         self.starts: list[int] = []
@@ -246,7 +266,7 @@ class _Scanner:
                 rest = text[word.end() :].rstrip() if word is not None else b""
                 if name in _CONDITIONALS:
                     was = skipping >= 0
-                    self._conditional(name, rest, stack)
+                    self._conditional(name, rest, end, stack)
                     if name in _OPENING:
                         opened.append((start, end))
                     del opened[len(stack) :]
@@ -336,10 +356,10 @@ class _Scanner:
         out.append(raw[copied:])
         return b"".join(out)
 
-    def _conditional(self, name: bytes, rest: bytes, stack: list[tuple[bool, bool, bool]]) -> None:
+    def _conditional(self, name: bytes, rest: bytes, end: int, stack: list[tuple[bool, bool, bool]]) -> None:
         if name in _OPENING:
             outside = not stack or stack[-1][2]
-            taken = outside and self._holds(name, rest)
+            taken = outside and self._holds(name, rest, end)
             stack.append((outside, taken, taken))
         elif not stack:
             return  # no #if for it: as if it were not there
@@ -347,14 +367,22 @@ class _Scanner:
             stack.pop()
         else:
             outside, before, _ = stack.pop()
-            taken = outside and not before and (name == b"else" or self._holds(name, rest))
+            taken = outside and not before and (name == b"else" or self._holds(name, rest, end))
             stack.append((outside, before or taken, taken))
 
-    def _holds(self, name: bytes, rest: bytes) -> bool:
+    def _holds(self, name: bytes, rest: bytes, end: int) -> bool:
+        scan = self.scan
+        for tested in NAME_PATTERN.findall(rest):
+            if tested not in scan.table and is_switch(tested):
+                assumed = self.file.env.assumed(self.file.path).get(tested)
+                if assumed is not None:
+                    scan.table[tested] = assumed
+                    scan.events.append((end, tested, assumed))
+                    scan.assumed.append(tested)
         if name.endswith(b"def"):
             macro = NAME_PATTERN.match(rest)
-            return (macro is not None and macro[0] in self.scan.table) == (b"ndef" not in name)
-        return evaluate(rest, self.scan.table, self._has_include) != 0
+            return (macro is not None and macro[0] in scan.table) == (b"ndef" not in name)
+        return evaluate(rest, scan.table, self._has_include) != 0
 
     def _has_include(self, name: str, angled: bool) -> bool:
         return self.file.env.resolve(self.file.path, name, angled) is not None

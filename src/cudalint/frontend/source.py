@@ -336,9 +336,18 @@ _ASIDE = pattern(
 )
 
 
+def without_asides(text: bytes) -> bytes:
+    """A text without its comments, strings and characters."""
+    return _ASIDE.sub(b" ", text)
+
+
+def without_comments(text: bytes) -> bytes:
+    return _ASIDE.sub(lambda match: b" " if match[0][:1] == b"/" else match[0], text)
+
+
 def holds_cuda(head: bytes) -> bool:
     """Whether the beginning of a header or source shows that it is CUDA: kernels, launches or the runtime's headers."""
-    if any(sign in head for sign in _SIGNS) and _CUDA.search(_ASIDE.sub(b" ", head)) is not None:
+    if any(sign in head for sign in _SIGNS) and _CUDA.search(without_asides(head)) is not None:
         return True
     return any(not head[head.rfind(b"\n", 0, at) + 1 : at].strip() for at in map(_start, _CUDA_INCLUDE.finditer(head)))
 
