@@ -183,6 +183,9 @@ class Lowerer(Variables):
         if kind == "gnu_asm_expression":
             self.asm(inner, out)
             return
+        if kind == "parenthesized_expression" and inner.children[1].type == "compound_statement":
+            out.append(self.block(inner.children[1]))  # GNU's statement expression, whose value nobody takes
+            return
         if kind == "assignment_expression" or kind == "subscript_expression":
             left = inner.children[0]
             if (kind == "subscript_expression" or left.type == "subscript_expression") and self.pointer_to_array(
