@@ -61,6 +61,8 @@ def _runtime(launch: Launch, axis: str, blocks: Term) -> Draft | None:
     if found is None:
         return None
     env, main = found
+    if any(_shares_out(x, main) for x in launch.grid or () if x is not blocks):
+        return None
     count = width.value(blocks, env, exact=False)
     if count is None:
         return None
@@ -77,6 +79,18 @@ def _is_size(leaf: Term) -> bool:
     called = leaf.data.data
     by_method = leaf.data.kind == "call" and isinstance(called, ir.Call) and called.receiver is not None
     return by_method or search.is_size(leaf)
+
+
+def _shares_out(blocks: Term, main: Term) -> bool:
+    """Whether an axis has as many blocks as a number of them leaves to each of those along other axes (`x * (most / (x
+    * y * z))`): it has none long before ``main`` comes to a limit."""
+    for product in (x for x in search.parts(blocks) if x.op == "mul"):
+        for own, quotient in (product.args, product.args[::-1]):
+            shared = t.leaves(own)
+            divisors = (t.leaves(x.args[1]) for x in search.parts(quotient) if x.op == "div")
+            if shared and any(shared | {main} <= leaves for leaves in divisors):
+                return True
+    return False
 
 
 def _whole(blocks: Term, main: Term, block: set[Term]) -> bool:
