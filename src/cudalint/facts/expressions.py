@@ -27,6 +27,7 @@ from cudalint.facts.quiet import is_quiet_call
 from cudalint.facts.state import Frame, asks_arguments, number, read_side
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.frontend.calls import bind_defaults, read_only, signature
+from cudalint.frontend.lower import default_arguments
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BIT_FIELD, DIM3, I32, I64, U32, U64, Array, Float, Int, Param, Ptr, Struct, Type, Unknown
 
@@ -617,10 +618,11 @@ class Expressions(Places):
                 self.env[var] = value
             else:
                 self.env[var] = self.stored(value, var, arg_node)
-        for var in callee.params[len(args) :]:
-            self.env[var] = (
-                self.value(var.init) if var.init is not None else self.unknown_value("unknown", var.name, var.type)
-            )
+        for var, start in zip(callee.params[len(args) :], default_arguments(callee, len(args))):
+            caller, self.fn = self.fn, callee
+            value = self.value(start) if start is not None else self.unknown_value("unknown", var.name, var.type)
+            self.env[var] = self.stored(value, var, start) if start is not None else value
+            self.fn = caller
         for var in callee.template:
             self.env[var] = self.fresh("param", var.name, var.type, data=var)
         base = self.guard

@@ -9,6 +9,7 @@ from cudalint.frontend.calls import returned
 from cudalint.frontend.declare import (
     in_bytes,
     parameter_list,
+    parameter_nodes,
     syntax_of,
     template_names,
 )  # fmt: skip
@@ -655,6 +656,20 @@ def lower_function(decl: FunctionDecl, bindings: dict[str, Type | int], asked: b
     )  # fmt: skip
     function.asked, function.doubts = asked, lowerer.doubts
     return function
+
+
+def default_arguments(function: Function, given: int) -> list[Expr | None]:
+    """The default arguments of the parameters that a call of a lowered function leaves out."""
+    missing = function.params[given:]
+    decl = function.decl
+    found: list[Expr | None] = []
+    if missing and decl is not None:
+        syntax = syntax_of(decl)
+        lowerer = Lowerer(decl.file.declarations, syntax.scope)
+        for node in parameter_nodes(lowerer.s, parameter_list(syntax.inner))[given : len(function.params)]:
+            value = node.child_by_field_name("default_value")
+            found.append(lowerer.expr(value) if value is not None else None)
+    return found + [None] * (len(missing) - len(found))
 
 
 def _stated_above(lowerer: Lowerer, node: Node, out: list[Stmt]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cudalint.frontend.calls import bindings_of, signature
+from cudalint.frontend.lower import default_arguments
 from cudalint.frontend.typing import class_of
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import VOID, Array, Float, Int, Ptr, Struct, Type
@@ -97,7 +98,7 @@ class Calls(Expressions):
         params = function.params
         if len(arg_nodes) > len(params):
             raise Unsupported("a call with a parameter pack")
-        defaults = _defaults(function, len(arg_nodes))
+        defaults = default_arguments(function, len(arg_nodes))
         binders = [self.binder(param, arg) for param, arg in zip(params, [*arg_nodes, *defaults])]
         returns = function.returns if function.returns is not VOID else node.type
         holder: list[Code] = []
@@ -331,25 +332,3 @@ def _empty(type_: Type) -> Any:
     if isinstance(type_, (Int, Float, Ptr)):
         return undefined_value(type_)
     return None
-
-
-def _defaults(function: ir.Function, given: int) -> list[ir.Expr | None]:
-    """The default arguments of the parameters that a call leaves out."""
-    missing = function.params[given:]
-    if not missing:
-        return []
-    if all(p.init is not None for p in missing):
-        return [p.init for p in missing]
-    decl = function.decl
-    found: list[ir.Expr | None] = []
-    if decl is not None:
-        from cudalint.frontend.declare import parameter_list, parameter_nodes, syntax_of
-        from cudalint.frontend.lower import Lowerer
-
-        syntax = syntax_of(decl)
-        lowerer = Lowerer(decl.file.declarations, syntax.scope)
-        nodes = list(parameter_nodes(lowerer.s, parameter_list(syntax.inner)))
-        for node in nodes[given : len(function.params)]:
-            value = node.child_by_field_name("default_value")
-            found.append(lowerer.expr(value) if value is not None else None)
-    return found + [None] * (len(missing) - len(found))
