@@ -146,7 +146,11 @@ def _sum_draft(
     free = sorted(t.leaves(dividend) - fixed.keys() - open_, key=lambda x: (-reach.high(x), x.key))
     conditions = sorted(width.on_the_way(launch, place), key=lambda c: c.depth)  # what is quickly told first
     multiples = width.multiples(launch)
-    cases = [(main, others, number) for number in divide for main, others in width.tries(free)]
+    casts = [(x.args[0], x.args[0].type, x.type) for x in parts([dividend]) if x.op == "cast"]
+    cuts = [(x, to) for x, of, to in casts if isinstance(of, Int) and isinstance(to, Int) and of.hi > to.hi]
+    # A size that is divided before it comes into the product needs others that are more than a few.
+    tries = (*width.tries(free), *((x, config.block_size) for x in free))
+    cases = [(main, others, number) for number in divide for main, others in tries]
     for main, others, number in cases:
         env = width.others_at(launch, leaves, others, config)
         env.update({**dict.fromkeys(open_, number), **fixed})
@@ -158,7 +162,13 @@ def _sum_draft(
             here = {**env, main: n}
             return width.value(division, here) != width.value(division, here, exact=False)
 
+        def cut(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
+            whole = ((width.value(x, {**env, main: n}, exact=False), to) for x, to in cuts)
+            return any(x is not None and x > to.hi for x, to in whole)
+
         low, high = max(1, reach.interval(main)[0]), min(reach.high(main), _LAST)
+        beyond = width.smallest(low, high, cut) if cuts else None  # what is cut there is CL106's
+        high = high if beyond is None else beyond - 1
         least = width.smallest(low, high, wrong)
         if least is None:
             continue
