@@ -58,8 +58,8 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
 
 def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     leaves = search.ordered([blocks], [])
-    if t.bare(blocks).op == "atom" and _is_given(t.bare(blocks)):
-        return None
+    if t.bare(blocks).op == "atom" and t.bare(blocks).data.axis:
+        return None  # a member of a dim3: a finished grid that somebody made
     if not leaves or not all(search.is_size(x) or x.data.kind == "device" for x in leaves):
         return None
     known = condition_ranges(launch.conditions)
@@ -201,11 +201,6 @@ def _is_something(blocks: Term, env: w.Assignment) -> bool:
     if 2 * added >= by or any(m and m in t.poly(args[0]) for m in t.poly(args[1])):
         dividend -= by - 1
     return bool(dividend > 0)
-
-
-def _is_given(leaf: Term) -> bool:
-    """Whether a dimension is a member of a dim3 or of a parameter of class type: a finished grid that somebody made."""
-    return bool(leaf.data.axis) or (leaf.data.kind == "param" and leaf.data.data is None)
 
 
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
