@@ -229,8 +229,9 @@ class Worker:
 
     def __init__(
         self, overlay: dict[str, bytes], compile_commands: str | None = None, targets: frozenset[str] = frozenset(),
-        before: Mapping[str, bytes | None] | None = None,
+        before: Mapping[str, bytes | None] | None = None, *, edits: bool = False,
     ) -> None:  # fmt: skip
+        """With ``edits`` it keeps what it found in a file, for when that is checked again after an edit."""
         self._overlay, self._compile_commands, self._targets = overlay, compile_commands, targets
         self._before = before
         # Nearly all that is made lives until its file is done: garbage is collected between files.
@@ -242,14 +243,15 @@ class Worker:
         self._others: dict[tuple[object, ...], list[Placed]] = {}
         """What files that are not checked themselves give: those that include a checked one, or use its macros."""
         self._stopped = False
-        self._former: dict[str, _Former] | None = None
+        self._former: dict[str, _Former] | None = {} if edits else None
         """Files of which only what an edit concerns may have to be checked again."""
 
     def turn_to(self, overlay: dict[str, bytes], targets: Iterable[Target]) -> list[Target]:
         """Take other contents, and check other files, from now on. Returns them with the CUDA texts that are in them,
         as files of their own."""
         changed = {p for p in overlay.keys() | self._overlay.keys() if overlay.get(p) != self._overlay.get(p)}
-        self._former = {p: known for p, known in (self._former or {}).items() if changed <= {p}}
+        if self._former is not None:
+            self._former = {p: known for p, known in self._former.items() if changed <= {p}}
         self._overlay = overlay
         self._others.clear()
         if self._projects:

@@ -89,12 +89,12 @@ class Snapshot(NamedTuple):
 
 class Session:
     def __init__(self) -> None:
-        self._worker = engine.Worker({})
+        self._worker = engine.Worker({}, edits=True)
         self._frozen = False
 
     def forget(self) -> None:
         """Files on disk changed: read everything again."""
-        self._worker = engine.Worker({})
+        self._worker = engine.Worker({}, edits=True)
 
     def _check(self, text: Text, texts: Mapping[str, bytes]) -> Result:
         run = Options(stdin=(text.path, text.data), texts=texts, force_exclude=True, folder=text.folder)
