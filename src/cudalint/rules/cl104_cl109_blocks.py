@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.harness import Values
     from cudalint.confirm.oracle import Fault
-    from cudalint.facts.events import Conversion, Event, Flow, Operation
+    from cudalint.facts.events import Conversion, Event, Flow, LaunchEvent, Operation
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
 
@@ -382,14 +382,18 @@ def _count(item: Term) -> Term | None:
     return source if single and rounds_up and made_of_integer else None
 
 
-def _rounded(flow: Flow, source: Term, event: Event) -> Conversion | None:
-    """The conversion that made an integer of a float: the nearest before the event."""
+def _rounded(flow: Flow, source: Term, event: LaunchEvent) -> Conversion | None:
+    """The conversion that made an integer of a float for a launch's grid: the one written there, else the nearest
+    before the launch, whose arguments may count the same."""
     found = None
+    grid = event.node.grid
     for conversion in flow.roundings:
         if conversion.term is source and conversion.seq < event.seq:
-            found = conversion
-            if conversion.fn is event.fn and width.inside(conversion.node, event.node):
+            there = conversion.fn is event.fn and width.inside(conversion.node, event.node)
+            if there and grid is not None and width.inside(conversion.node, grid):
                 return conversion
+            if not there or found is None:
+                found = conversion
     return found
 
 
@@ -434,6 +438,8 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             text = support.text(place.fn, place.node)
             own = {x.data.name for x in leaves}
             sizes = {k: v for k, v in width.named(env).items() if v != others or k in own}
+            if main is not None:
+                sizes.setdefault(main.data.name, n)  # a counter of the host's: no size, and yet what the count is of
             at = f"at {launches.told(sizes)}" if main is not None else "for the size given here"
             return Draft(
                 "CL109", place.fn, place.fn.file, place.node.start, place.node.end,

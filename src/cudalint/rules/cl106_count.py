@@ -128,29 +128,33 @@ def _grid(launch: Launch) -> Iterator[tuple[Draft, int]]:
             continue
         if reach is None:
             reach = Reach(None, launch.config, launch.conditions)
-        for dividend in _dividends(blocks):
+        for dividend, role in _dividends(blocks):
             for count, to in width.narrowed(dividend):
                 if reach.high(count) > to.hi and not width.is_quotient(count):
                     place = _place(launch, count, to, None)
                     if place is not None:
                         at, node = place
-                        draft = _draft(launch, reach, count, to.hi, at, node, "it sizes the grid", to, number)
+                        draft = _draft(launch, reach, count, to.hi, at, node, role, to, number)
                         if draft is not None:
                             yield draft, id(node)
         if number == 0:
             yield from _whole_grid(launch, reach, blocks)
 
 
-def _dividends(blocks: Term) -> Iterator[Term]:
-    stack, seen = [blocks], set()
+def _dividends(blocks: Term) -> Iterator[tuple[Term, str]]:
+    """What the divisions in a dimension of the grid divide, and what that is: what it is divided by is a block's."""
+    stack, seen = [(blocks, "it sizes the grid")], set()
     while stack:
-        item = stack.pop()
+        item, role = stack.pop()
         if item in seen:
             continue
         seen.add(item)
         if item.op in ("div", "shr"):
-            yield item.args[0]
-        stack.extend(item.args[1:] if item.op == "select" else item.args)
+            yield item.args[0], role
+            stack.append((item.args[1], "the size of the block is made of it"))
+            stack.append((item.args[0], role))
+        else:
+            stack.extend((x, role) for x in (item.args[1:] if item.op == "select" else item.args))
 
 
 def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Draft, int]]:
