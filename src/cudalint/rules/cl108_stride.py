@@ -40,7 +40,7 @@ def check_loops(kernel: Kernel) -> Iterator[Draft]:
     one_block = _knows_no_blocks(kernel) if flow.loops else False
     for loop in flow.loops:
         for induction in loop.inductions.values():
-            if _strides(induction, one_block):
+            if _strides(kernel, induction, one_block):
                 draft = _loop_draft(kernel, loop, induction)
                 if draft is not None:
                     yield draft
@@ -57,7 +57,7 @@ def _knows_no_blocks(kernel: Kernel) -> bool:
     return known and ids_of(terms).isdisjoint(BID.values())
 
 
-def _strides(induction: Induction, one_block: bool) -> bool:
+def _strides(kernel: Kernel, induction: Induction, one_block: bool) -> bool:
     """A 32-bit variable that starts at a place of its block and steps by the grid; in ``one_block`` by the block."""
     term, init, step = induction.term, induction.init, induction.step
     if term is None or init is None or step is None:
@@ -68,8 +68,17 @@ def _strides(induction: Induction, one_block: bool) -> bool:
         return t.poly(step) == {(BDIM["x"],): 1} and TID["x"] in ids_of([init])
     if not any(GDIM[a] in t.leaves(step) for a in _AXES):
         return False
-    if all(len(m) == 1 and abs(c) == 1 for m, c in t.poly(step).items()):
-        return False  # by blocks alone: one item a block, and no machine has 2^31 of those
+    if all(m in {(x,) for x in GDIM.values()} and abs(c) == 1 for m, c in t.poly(step).items()):
+        # By blocks alone: of rows, or whatever else has several elements, no machine has 2^31.
+        places = [
+            {m for m in a.scalar if term in m}
+            for a in kernel.flow.accesses
+            if a.obj.kind == "global"
+            and a.scalar is not None
+            and any(term in t.leaves(x) for x in t.atoms_of(a.scalar))
+        ]
+        if not places or any(m != {(term,)} for m in places):
+            return False
     return any(BID[a] in ids_of([init]) for a in _AXES)
 
 
