@@ -14,7 +14,7 @@ from cudalint.facts.model import condition_ranges
 from cudalint.facts.terms import Term
 from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, I64
+from cudalint.ir.types import BOOL, I64, Int
 from cudalint.rules import launches
 from cudalint.rules.cl202_cl203_coverage import lost, short
 from cudalint.rules.draft import Draft, FixDraft
@@ -106,10 +106,18 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         edges = search.edges(launch, [blocks, *terms])
         return search.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
 
+    converted = [x for x in search.parts(blocks) if x.op == "cast" and isinstance(x.type, Int) and x.type.lo == 0]
+
+    def is_counted(env: w.Assignment) -> bool:
+        """Whether what is converted to unsigned is a count: a difference below 0 is none."""
+        return all(t.evaluate(x.args[0], env, exact=False) >= 0 for x in converted)
+
     extents = launch.block or ()
     if not positive:
         counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
-        found = sought(lambda env: goal(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags)
+        found = sought(
+            lambda env: goal(env) and is_counted(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags
+        )
         if found is not None:
             return found
     return sought(goal, extents, leaves)
