@@ -297,8 +297,8 @@ def _terms(flow: Flow) -> Iterator[Term]:
         if access.index is not None:
             yield access.index
         yield from (index for index, _ in access.dims)
-    for event in (*flow.accesses, *flow.barriers, *flow.collectives):
-        yield from conjuncts(event.guard)
+    for guard in {event.guard for event in (*flow.accesses, *flow.barriers, *flow.collectives)}:
+        yield from conjuncts(guard)
 
 
 def _part(term: Term, multiple: list[int]) -> None:

@@ -145,6 +145,7 @@ def _sum_draft(
     divide = (2, *([config.block_size, *sorted(v for v in edges if 0 < v <= _EXACT)] if open_ else []))
     free = sorted(t.leaves(dividend) - fixed.keys() - open_, key=lambda x: (-reach.high(x), x.key))
     conditions = sorted(width.on_the_way(launch, place), key=lambda c: c.depth)  # what is quickly told first
+    settled = [c for c in conditions if t.leaves(c) <= {*leaves, *fixed, *open_}]
     multiples = width.multiples(launch)
     casts = [(x.args[0], x.args[0].type, x.type) for x in parts([dividend]) if x.op == "cast"]
     cuts = [(x, to) for x, of, to in casts if isinstance(of, Int) and isinstance(to, Int) and of.hi > to.hi]
@@ -154,8 +155,7 @@ def _sum_draft(
     for main, others, number in cases:
         env = width.others_at(launch, leaves, others, config)
         env.update({**dict.fromkeys(open_, number), **fixed})
-        settled = (c for c in conditions if main not in t.leaves(c) and t.leaves(c) <= env.keys())
-        if not all(w.allowed(c, env) for c in settled):
+        if not all(w.allowed(c, env) for c in settled if main not in t.leaves(c)):
             continue
 
         def wrong(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:

@@ -44,12 +44,13 @@ def check(kernel: Kernel) -> Iterator[Draft]:
         return
     for loop in kernel.flow.loops:
         tiles = floored(kernel, loop) if kernel.launches else None
-        if tiles is None or _rest(kernel, tiles):
+        if tiles is None:
             continue
         for launch in kernel.launches:
             found = _case(launch, tiles)
             if found is not None:
-                yield _draft(launch, tiles, *found)
+                if not _rest(kernel, tiles):
+                    yield _draft(launch, tiles, *found)
                 break
 
 
@@ -144,13 +145,12 @@ def _rest(kernel: Kernel, tiles: Tiles) -> bool:
         if other is not loop:
             terms += [x.init for x in other.inductions.values() if x.init is not None]
             terms += [other.cond] if other.cond is not None else []
-    for access in kernel.flow.accesses:
-        inside = loop.first <= access.seq <= loop.last
-        if not inside:
-            terms += [access.index] if access.index is not None else []
-            terms += conjuncts(access.guard)
-        elif any(x.data.kind == "exit" for c in conjuncts(access.guard) for x in t.leaves(c)):
-            return True
+    within = [a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last]
+    if any(x.data.kind == "exit" for g in {a.guard for a in within} for c in conjuncts(g) for x in t.leaves(c)):
+        return True
+    outside = [a for a in kernel.flow.accesses if not loop.first <= a.seq <= loop.last]
+    terms += [a.index for a in outside if a.index is not None]
+    terms += [c for g in {a.guard for a in outside} for c in conjuncts(g)]
     everything = list(t.inside(terms))
     counts = {x for x in everything if x.op == "div" and t.poly(x.args[0]) == tiles.size}
     for part in everything:

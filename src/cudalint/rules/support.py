@@ -485,7 +485,7 @@ def _search(cond: Term, data: set[Term], scope: str, assigned: Iterable[Assigned
 _TRIES = 80
 _MOST_LEAVES, _MOST_DATA = 16, 256
 """Values out of memory that a condition may hang on, and combinations of them that are tried."""
-_MOST_STEPS = 10_000_000
+_MOST_STEPS = 3_000_000
 """What is evaluated of a condition in one search: that of a sorting network in registers has thousands of steps."""
 
 
