@@ -70,14 +70,9 @@ def _strides(kernel: Kernel, induction: Induction, one_block: bool) -> bool:
         return False
     if all(m in {(x,) for x in GDIM.values()} and abs(c) == 1 for m, c in t.poly(step).items()):
         # By blocks alone: of rows, or whatever else has several elements, no machine has 2^31.
-        places = [
-            {m for m in a.scalar if term in m}
-            for a in kernel.flow.accesses
-            if a.obj.kind == "global"
-            and a.scalar is not None
-            and any(term in t.leaves(x) for x in t.atoms_of(a.scalar))
-        ]
-        if not places or any(m != {(term,)} for m in places):
+        scalars = [a.scalar for a in kernel.flow.accesses if a.obj.kind == "global"]
+        own = [p for p in scalars if p is None or any(term in t.leaves(x) for x in t.atoms_of(p))]
+        if not own or any({m for m in p or {} if term in m} != {(term,)} for p in own):
             return False
     return any(BID[a] in ids_of([init]) for a in _AXES)
 
