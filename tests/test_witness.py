@@ -1410,3 +1410,39 @@ void run(const float *in, float *out) { chosen<<<16, 256>>>(in, out); }
 """,
     )
     assert cudalint.json("--select", "CL405,CL307", "half.cu") == []
+
+
+def test_a_sum_overflows_where_what_is_cut_before_fits(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("cut.cu", """
+        #include <vector>
+        __global__ void twice(float* x, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) x[i] *= 2;
+        }
+        void rotate(float* x, const std::vector<float>& row, const std::vector<int>& starts) {
+            int rows = starts.size();
+            int length = row.size();
+            int quarters = (int)(length / 4);
+            twice<<<(rows * quarters + 255) / 256, 256>>>(x, rows * quarters);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL104", "cut.cu")
+    assert all(size < 1 << 31 for size in finding["witness"]["sizes"].values())
+
+
+def test_what_two_variables_are_given_has_the_name_of_neither(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("shape.cu", """
+        #include <vector>
+        __global__ void fill(float* x, int heads, int length) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < length) x[blockIdx.y * length + i] = heads;
+        }
+        void run(float* x, const std::vector<size_t>& shape, bool packed) {
+            int heads, length;
+            if (packed) { heads = shape[0]; length = shape[1]; }
+            else { heads = shape[1]; length = shape[2]; }
+            unsigned rows = heads;
+            dim3 grid(1, rows);
+            if (packed) fill<<<grid, 256>>>(x, heads, length);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL205", "shape.cu")
+    assert "`(packed ? heads : shape[1])`" in finding["message"]

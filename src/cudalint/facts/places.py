@@ -219,6 +219,9 @@ class Places(Contents):
                 and not source.data.name.isidentifier()
             ):
                 source.data.name = var.name
+            elif source.op == "atom" and source.data.name not in (source.data.spelled, var.name):
+                if isinstance(_uncast(node), (ir.Call, ir.Index)):
+                    source.data.name = source.data.spelled  # what two variables are given has neither's name
             elif source.op == "atom" and isinstance(type_, Struct) and source.data.name == str(type_):
                 source.data.name = var.name  # made here: `std::vector<int> v(n);`
             if type_ is DIM3:
@@ -418,6 +421,12 @@ def _without(record: Record, path: list[str]) -> Record:
     if len(path) > 1 and isinstance(inner, Record):
         rest[path[0]] = _without(inner, path[1:])
     return Record(record.name, record.type, rest, record.level, record.kind)
+
+
+def _uncast(node: ir.Expr) -> ir.Expr:
+    while isinstance(node, ir.Cast):
+        node = node.operand
+    return node
 
 
 def is_computed(term: Term) -> bool:

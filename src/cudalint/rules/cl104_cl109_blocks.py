@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -150,7 +151,8 @@ def _sum_draft(
     casts = [(x.args[0], x.args[0].type, x.type) for x in parts([dividend]) if x.op == "cast"]
     cuts = [(x, to) for x, of, to in casts if isinstance(of, Int) and isinstance(to, Int) and of.hi > to.hi]
     # A size that is divided before it comes into the product needs others that are more than a few.
-    tries = (*width.tries(free), *((x, config.block_size) for x in free))
+    more = [] if any(x.data.kind == "sizeof" or search.is_template(x) for x in leaves) else free
+    tries = (*width.tries(free), *((x, config.block_size) for x in more))
     cases = [(main, others, number) for number in divide for main, others in tries]
     for main, others, number in cases:
         env = width.others_at(launch, leaves, others, config)
