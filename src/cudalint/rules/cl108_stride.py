@@ -72,7 +72,7 @@ def _strides(kernel: Kernel, induction: Induction, one_block: bool) -> bool:
         # By blocks alone: of rows, or whatever else has several elements, no machine has 2^31.
         scalars = [a.scalar for a in kernel.flow.accesses if a.obj.kind == "global"]
         own = [p for p in scalars if p is None or any(term in t.leaves(x) for x in t.atoms_of(p))]
-        if not own or any({m for m in p or {} if term in m} != {(term,)} for p in own):
+        if not own or any({m: abs(c) for m, c in (p or {}).items() if term in m} != {(term,): 1} for p in own):
             return False
     return any(BID[a] in ids_of([init]) for a in _AXES)
 

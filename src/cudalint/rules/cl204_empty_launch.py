@@ -226,7 +226,7 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
         return False
     flow = launch.kernel.flow
     asked = [x for access in flow.accesses for x, _ in access.dims]
-    asked += [x for access in flow.accesses for x in t.atoms_of(access.scalar or {})]  # with what a pointer was moved by
+    asked += [x for access in flow.accesses for x in t.atoms_of(access.scalar or {})]  # a pointer's base too
     asked += [x for each in flow.comparisons for x in (each.left, each.right)]
     asked += [x for call in flow.calls for x in call.args if isinstance(x, Term)]
     if BID[axis] not in kernels.ids_of(asked) and not flow.opaques:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from cudalint.facts import grids, search
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
 from cudalint.facts.ids import BID
@@ -147,7 +148,10 @@ _LAUNCH_KINDS = frozenset({"tid", "bid", "bdim", "gdim", "count", "param"})
 
 
 def _partial(launch: Launch) -> bool:
-    """Whether a launch's known block is no multiple of a warp."""
+    """Whether a launch's known block is no multiple of a warp, or need not be one: its extent is computed from sizes
+    (``n / 4``)."""
+    if not search.leaves_of(launch.block) <= grids.block_sizes(launch):
+        return True
     known = [launch.known_block(a) for a in "xyz"]
     x, y, z = (k or 0 for k in known)
     return x * y * z % _WARP != 0
