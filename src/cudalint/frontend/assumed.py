@@ -28,6 +28,7 @@ _DIRECTIVE = pattern(
     rb"""|(?:include|include_next|import)[ \t]*(["<])([^">\n]+)[">])""",
     re.MULTILINE,
 )
+_CONDITION = pattern(rb"\#[ \t]*(?:el)?if(?:n?def)?\b((?:\\\r?\n|[^\n])*)")
 DEFINE = pattern(rb"\#[ \t]*(?:define|undef)[ \t]+(\w+)")
 _OPENING = frozenset((b"if", b"ifdef", b"ifndef"))
 _STUB = pattern(rb"\#[ \t]*define[ \t]+__\w+")
@@ -67,7 +68,10 @@ class Switches(NamedTuple):
 
 def switches(raw: bytes) -> Switches | None:
     """The conditionals of a text; None where none has kernels in it and a name that the file does not define."""
-    if b"if" not in raw or not any(sign in raw for sign in _SIGNS):
+    if b"if" not in raw or not _signs(raw):
+        return None
+    names = {name for condition in _CONDITION.findall(raw) for name in NAME_PATTERN.findall(condition)}
+    if not any(map(is_switch, names.difference(DEFINE.findall(raw)))):
         return None
     text = without_comments(_SPLICE.sub(b"", raw))
     # One that stands in a comment is off.
