@@ -405,6 +405,11 @@ class Replay:
         self.sequence(self.items)
         return [x for x in self.meetings if x.earlier.obj not in self.overrun]
 
+    def may_reach(self, access: Access, threads: Iterable[Thread]) -> bool:
+        """Whether each of some threads may come to an access."""
+        states = dict(zip(self.threads, self.truth(access.guard)))
+        return all(states[thread] != _NO for thread in threads)
+
     def sequence(self, items: list[_Item]) -> None:
         for item in items:
             if self.budget < 0:

@@ -108,9 +108,9 @@ def _threads(write: Access, launched: Launched) -> list[Thread]:
 def _shared_update(kernel: Kernel, update: _Update, launched: Launched) -> _Met | None:
     threads, accesses = _threads(update.write, launched), (*update.reads, update.write)
     replay = races.Replay(kernel.flow, launched, threads, accesses, across=True)
-    for item in replay.run():
-        if item.later is update.write or item.earlier is update.write:
-            return _Met(item.first, item.second, item.address, "")
+    met = _lost(replay, update)
+    if met is not None:
+        return met
     if _accumulates(update.write):
         found = _same_data(replay, update.write)
         if found is not None:
@@ -123,8 +123,13 @@ def _under_data(kernel: Kernel, update: _Update, launched: Launched) -> _Met | N
     replay = races.Replay(
         kernel.flow, launched, _threads(update.write, launched), (*update.reads, update.write), across=True, data=True
     )
+    return _lost(replay, update)
+
+
+def _lost(replay: races.Replay, update: _Update) -> _Met | None:
+    """Two threads that both write back what they have read, one of them in between."""
     for item in replay.run():
-        if item.later is update.write or item.earlier is update.write:
+        if update.write in (item.earlier, item.later) and replay.may_reach(update.write, (item.first, item.second)):
             return _Met(item.first, item.second, item.address, "")
     return None
 
@@ -281,8 +286,8 @@ def _neighbours(kernel: Kernel) -> dict[Obj, _InPlace]:
     for array, (reads, writes) in by_array.items():
         found = _InPlace(set(), [], [], set())
         for write in writes[:_MOST] if reads else ():
-            if write.mode == "atomic":
-                continue
+            if write.mode == "atomic" or not kernels.ids_of(t.atoms_of(write.scalar or {})):
+                continue  # what one thread puts in one place is no neighbour of what others have
             for read in reads[:_MOST]:
                 p = t.add(read.scalar or {}, write.scalar or {}, -1)
                 if p and all(map(_is_shared, t.atoms_of(p))):
