@@ -388,7 +388,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
         told = large is not None and all(w.allowed(c, big) for c in launch.conditions)
         if large is not None and told and t.evaluate(size, big) - (before + large.grid[at]) * by >= by:
             return None
-    return Short(axis, case, env, case.grid[at] * by, n - before * by, t.show(size), True)
+    return Short(axis, case, env, (before + case.grid[at]) * by, n, t.show(size), True)
 
 
 def _blocks_before(launch: Launch, axis: str, blocks: Term) -> int:
@@ -536,7 +536,7 @@ def _draft(launch: Launch, found: Short, fix: FixDraft | None) -> Draft:
     if found.floored:
         message = (
             f"the launch of {kernel.decl.name} rounds {_rounded(launch, axis)} down{on}: {at}"
-            + (f"it starts no block at all for {unit.counted(found.size)}" if empty
+            + (f"it starts no block at all for {unit.counted(count)}" if empty
                else f"its threads come to {reach} of {unit.counted(found.size)}, and {elements} no thread")
         )  # fmt: skip
         also = _empty_at(launch, found)
@@ -573,11 +573,12 @@ def _repair(launch: Launch, found: Short) -> FixDraft | None:
 
 
 def _tied(kernel: Kernel) -> list[str]:
-    """The arrays to which no grid brings all values: stored to at two coordinates that hang on one block's number, or
-    at one whose blocks lie between the elements of a thread."""
+    """The arrays to which no grid brings all values: stored to at two coordinates that hang on one block's number, at
+    one whose blocks lie between the elements of a thread, or at one of a block's threads on several axes alone."""
     found: dict[str, None] = {}
     for item in kernel.layout.coordinates:
-        if item.each != item.pitch:
+        in_block = len(item.axes) > 1 and item.ids.isdisjoint(BID.values())
+        if item.each != item.pitch or in_block:
             found.update((a.obj.name, None) for a in item.accesses if a.obj.kind == "global" and a.mode != "r")
         for other in kernel.layout.coordinates:
             apart = item.ids - other.ids and other.ids - item.ids

@@ -47,8 +47,11 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
         divided = {x for part in search.parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
         if not others <= divided:
             return False
-    in_grid = search.leaves_of(blocks)
-    return all(x in own or x in in_grid or x.data.kind == "device" or w.instances(x) for x in search.leaves_of(threads))
+    # What divides a constant number of threads, as in `dim3(1024 / rows, rows)`, makes no more of them.
+    quotients = [part for term in threads for part in search.parts(term) if part.op == "div"]
+    shares = {x for q in quotients if not t.leaves(q.args[0]) for x in t.leaves(q.args[1])}
+    told = own | search.leaves_of(blocks) | shares
+    return all(x in told or x.data.kind == "device" or w.instances(x) for x in inner)
 
 
 def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) -> set[int]:
