@@ -102,8 +102,8 @@ class Experiment:
             "lanes": bool(kernel.flow.collectives),
             "shared": any(o.kind == "shared" for s in self.watch.sites for o in s.objects),
             "constants": {v.name: spec_of(b) for v, b in _constants(kernel)},
-            "unordered": sorted({self._objects[a.obj].name for a in kernel.flow.accesses
-                                 if a.mode == "atomic" and a.obj in self._objects}),
+            "unordered": sorted({self._objects[a.obj].name if a.obj in self._objects else a.obj.name
+                                 for a in kernel.flow.accesses if a.mode == "atomic" and a.obj.kind != "shared"}),
         }  # fmt: skip
 
     @property
