@@ -11,7 +11,7 @@ from cudalint.facts.calls import DEVICE_MEMBERS, DEVICE_QUERIES
 from cudalint.ir import nodes as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from cudalint.frontend.declare import Declarations
 
@@ -33,8 +33,8 @@ def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
     found: set[int | None] = set()
     for declarations in closure:
         places = {*declarations.changes(var.name)}
-        for body in _changing(places, declarations):
-            for item in _inside(body):
+        for function in _changing(places, declarations):
+            for item in _given_in(function, var.name):
                 if isinstance(item, ir.Assign) and not item.op and _is(item.target, var):
                     places.discard(item.target.start)
                     if not (isinstance(item.value, ir.Member) and item.value.field == var.name):  # copied
@@ -55,32 +55,42 @@ def _constant(node: ir.Expr) -> int | None:
 
 def _given(var: ir.Var, closure: list[Declarations]) -> Iterator[ir.Expr | None]:
     for declarations in closure:
-        for body in _changing(declarations.changes(var.name), declarations):
-            for item in _inside(body):
-                if isinstance(item, ir.Assign) and _is(item.target, var):
+        for function in _changing(declarations.changes(var.name), declarations):
+            for item in _given_in(function, var.name):
+                if isinstance(item, ir.Call):
+                    if any(isinstance(x, ir.AddrOf) and _is(x.operand, var) for x in item.args):
+                        yield item if item.name in DEVICE_QUERIES else None
+                elif _is(item.target, var):
                     yield None if item.op else _property(item.value)
-                elif isinstance(item, ir.Call) and any(
-                    isinstance(x, ir.AddrOf) and _is(x.operand, var) for x in item.args
-                ):
-                    yield item if item.name in DEVICE_QUERIES else None
 
 
-def _changing(places: Collection[int], declarations: Declarations) -> Iterator[ir.Block]:
-    """The bodies of the functions that some of ``places`` stand in."""
+def _changing(places: Collection[int], declarations: Declarations) -> Iterator[ir.Function]:
+    """The functions that some of ``places`` stand in."""
     ordered = sorted(places)
     if ordered:
         for function in declarations.functions:
             at = bisect_left(ordered, function.start)
             if function.has_body and at < len(ordered) and ordered[at] < function.end:
-                yield function.lower({}).body
+                yield function.lower({})
 
 
-def _inside(body: ir.Block) -> Iterator[object]:
-    stack: list[object] = [body]
-    while stack:
-        item = stack.pop()
-        yield item
-        stack.extend(children(item))
+def _given_in(function: ir.Function, name: str) -> Sequence[ir.Assign | ir.Call]:
+    """The assignments to variables of a name, and the calls that get their address."""
+    if function.given is None:
+        function.given = {}
+        stack: list[object] = [function.body]
+        while stack:
+            item = stack.pop()
+            stack.extend(children(item))
+            targets: list[ir.Expr] = []
+            if isinstance(item, ir.Assign):
+                targets = [item.target]
+            elif isinstance(item, ir.Call):
+                targets = [x.operand for x in item.args if isinstance(x, ir.AddrOf)]
+            if isinstance(item, (ir.Assign, ir.Call)):
+                for each in {x.var.name for x in targets if isinstance(x, ir.Ref)}:
+                    function.given.setdefault(each, []).append(item)
+    return function.given.get(name, ())
 
 
 def _is(node: ir.Expr, var: ir.Var) -> bool:

@@ -512,12 +512,13 @@ class Function:
     class of a method, whose fields appear as ``Var`` of kind "field". ``asked`` is true where the type
     oracle was asked for what syntax leaves unknown. ``doubts`` are what that is: expressions, variables, and
     calls of functions whose result is deduced (the function, its bindings); ``answered`` is whether the oracle
-    knows one of them, None before it is asked.
+    knows one of them, None before it is asked. ``given`` are the assignments to a variable in the body, and the calls
+    that get its address, by its name; None before somebody asks.
     """
 
     __slots__ = (
-        "answered", "asked", "body", "decl", "doubts", "end", "file", "kind", "launch_bounds", "name", "params",
-        "returns", "start", "template", "within",
+        "answered", "asked", "body", "decl", "doubts", "end", "file", "given", "kind", "launch_bounds", "name",
+        "params", "returns", "start", "template", "within",
     )  # fmt: skip
 
     def __init__(
@@ -532,3 +533,4 @@ class Function:
         self.asked = False
         self.doubts: list[Expr | Var | tuple[FunctionDecl, dict[str, Type | int]]] = []
         self.answered: bool | None = None
+        self.given: dict[str, list[Assign | Call]] | None = None
