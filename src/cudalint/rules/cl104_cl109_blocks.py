@@ -200,8 +200,8 @@ def _sum_draft(
 
 
 def _refused_before(launch: Launch, env: Mapping[Term, int]) -> bool:
-    """Whether there are more blocks on y or z than a grid takes, as there are long before a sum overflows: CL205 says
-    so."""
+    """Whether there are more blocks on y or z than a grid takes, as there are long before a sum overflows, and before a
+    float is inexact: CL205 says so."""
     whole = width.with_grid(launch, env)
     return any((width.value(rows, whole, exact=False) or 0) > GRID_YZ_MAX for rows in (launch.grid or ())[1:])
 
@@ -435,7 +435,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             count, meant = width.value(item, env), width.value(meant_term, env)
             if count is None or meant is None or count >= meant:
                 continue
-            if w.completed(env, conditions) is None:
+            if w.completed(env, conditions) is None or _refused_before(launch, env):
                 continue
             text = support.text(place.fn, place.node)
             own = {x.data.name for x in leaves}
