@@ -268,7 +268,16 @@ def truth(a: Term) -> Term:
         return a
     if a.op == "const":
         return TRUE if a.data else FALSE
+    if a.op == "select" and "const" in (a.args[1].op, a.args[2].op):
+        return _either(*a.args)
     return make("ne", BOOL, a, const(0, a.type))
+
+
+def _either(cond: Term, a: Term, b: Term) -> Term:
+    """``cond ? a : b`` as a condition, one side of which is known: a flag that a check clears tells of the check."""
+    if a.op == "const":
+        return lor(cond, b) if a.data else land(lnot(cond), b)
+    return lor(lnot(cond), a) if b.data else land(cond, a)
 
 
 _OPPOSITE = {"eq": "ne", "ne": "eq"}
@@ -318,6 +327,8 @@ def select(cond: Term, a: Term, b: Term, type_: Type | None) -> Term:
     # `a < b ? a : b` is a minimum, however it is spelled.
     if cond.op in ("lt", "le") and isinstance(type_, Int) and {a, b} == set(cond.args):
         return binary("min" if cond.args[0] is a else "max", a, b, type_)
+    if type_ is BOOL and "const" in (a.op, b.op):
+        return _either(cond, a, b)
     return make("select", type_, cond, a, b)
 
 
