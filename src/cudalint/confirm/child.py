@@ -628,6 +628,8 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
             say("misaligned", f"{who} accesses {value} bytes at byte {at}")
         elif kind == 40:
             say("stale-read", f"{who} reads byte {at} of a shared array, which nothing has written")
+        elif kind == 41:
+            say("stale-read", f"{who} reads a variable that nothing has set")
         elif kind in (20, 21, 22) and (places is None or site in places):
             say("wrap", f"{who}: a value wraps to {value}")
     if "arrivals" in arrays and (seen["end"] == "done" or seen.get("stuck")):

@@ -282,6 +282,8 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
         elif kind == 40:
             obj, size = _array(where)
             result.uninitialised.append(Uninitialised(obj.name, "shared", at // size, thread(who), here))
+        elif kind == 41:
+            result.uninitialised.append(Uninitialised(where.name, "register", None, thread(who), here))
         elif kind in _WRAPS:
             result.wraps.append(Wrap(_WRAPS[kind], where.name, value, thread(who), here))
     result.unseen |= {field for field in watch.blind if not getattr(result, field, None)}

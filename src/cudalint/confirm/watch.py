@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cudalint.facts.assigned import children
 from cudalint.frontend.calls import signature
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import BOOL, Array, Int, Ptr, Struct
+from cudalint.ir.types import BOOL, Array, Float, Int, Ptr, Struct, Unknown
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _WARP = (
     "__all_sync", "__match_any_sync", "__syncwarp", *_REDUCTIONS,
 )  # fmt: skip
 _TILE = ("shfl", "shfl_up", "shfl_down", "shfl_xor")
+_WARP_SIZE = 32
 
 
 class Site(NamedTuple):
@@ -55,6 +56,7 @@ class Watch:
         self.arrays = 0
         """How many shared arrays of the kernel tell where they are, for its device functions to know them by."""
         self.blind: set[str] = set()
+        self._flags = 0
         self._marks: dict[int, tuple[SourceFile, list[tuple[int, int, int, int, str]]]] = {}
         flow = kernel.flow
         self._kernel = kernel.function
@@ -85,12 +87,10 @@ class Watch:
         if flow.collectives:
             body = self._kernel.body
             self._put(self._kernel.file, body.start, body.start + 1, "{ cudalint_leaving cudalint_left; ")
+        exchanges = {id(e.node) for e in (*flow.collectives, *flow.barriers)}
         for function in _functions(kernel):
             self._numbers(function)
-            if any(
-                isinstance(n, ir.VarDecl) and n.init is None and n.var.kind == "local" for n in _below(function.body)
-            ):
-                self.blind.add("uninitialised")  # registers show nothing
+            self._registers(function, exchanges)
         if flow.opaques or not flow.complete:
             self.blind |= {"outside"}
 
@@ -196,6 +196,64 @@ class Watch:
             event.fn.file, event.node.start, event.node.end, f"(cudalint_arrive({slot}), cudalint_pass(0), ", ")", 3
         )
 
+    def _registers(self, function: ir.Function, exchanges: set[int]) -> None:
+        """Variables that nothing sets where they are declared: a flag beside each is set with it, and looked at where
+        it is read. ``exchanges`` are calls of a library that take their first argument by value."""
+        text = function.file.text
+        unset = {
+            n.var: n
+            for n in _below(function.body)
+            if isinstance(n, ir.VarDecl) and n.init is None and n.var.kind == "local"
+        }
+        if not unset:
+            return
+        declared = {id(x) for n in _below(function.body) if isinstance(n, ir.Block) for x in n.body}
+        plain = {
+            var for var, n in unset.items()
+            if id(n) in declared and isinstance(var.type, (Int, Float)) and not var.static
+            and b"constexpr" not in text[function.start : function.body.start]
+        }  # fmt: skip
+        reads: list[ir.Ref] = []
+        sets: list[tuple[ir.Assign, ir.Var]] = []
+        stack: list[Any] = [function.body]
+        while stack:
+            item = stack.pop()
+            below = children(item)
+            if isinstance(item, (ir.Lambda, ir.AddrOf, ir.Opaque)):
+                plain -= {x.var for x in _below(item) if isinstance(x, ir.Ref)}
+            elif isinstance(item, ir.Call):
+                # What the language's own functions take is a value; an unseen one may set what it is given.
+                known = item.target is None and item.receiver is None and not isinstance(item.type, Unknown)
+                refs = list(signature(item.target).refs) if item.target is not None else [not known] * len(item.args)
+                refs[:1] = [False] if id(item) in exchanges else refs[:1]
+                taken = [x for i, x in enumerate(item.args) if i >= len(refs) or refs[i]]
+                plain -= {x.var for x in taken if isinstance(x, ir.Ref)}
+            elif isinstance(item, (ir.Assign, ir.IncDec)) and isinstance(item.target, ir.Ref):
+                if isinstance(item, ir.Assign):
+                    below = [item.value]
+                    sets.append((item, item.target.var))
+                else:
+                    below = []
+            elif isinstance(item, ir.Ref):
+                reads.append(item)
+                if text[item.start : item.end] != item.var.name.encode():
+                    plain.discard(item.var)
+            stack.extend(below)
+        if plain != unset.keys():
+            self.blind.add("uninitialised")
+        flags = {var: f"cudalint_set{self._flags + i}" for i, var in enumerate(x for x in unset if x in plain)}
+        self._flags += len(flags)
+        for var, flag in flags.items():
+            at = text.index(b";", unset[var].end - 1) + 1
+            self._put(function.file, at, at, f" bool {flag} = false; ")
+        for node, var in sets:
+            if var in flags:
+                self._around(function.file, node.start, node.end, f"cudalint_did({flags[var]}, ", ")", 4)
+        for ref in reads:
+            if ref.var in flags:
+                site = self._site(ref, function.file, "register", name=ref.var.name)
+                self._around(function.file, ref.start, ref.end, f"cudalint_given({site}, {flags[ref.var]}, ", ")")
+
     def _collective(self, event: Collective) -> None:
         node, file = event.node, event.fn.file
         text = file.text
@@ -214,6 +272,10 @@ class Watch:
             bracket = text.index(b"(", node.receiver.end)
             self._put(file, node.receiver.end, bracket + 1, ", ")
             self._around(file, node.start, node.end, f"cudalint_tile_{name}({slot}, {site}, ", "")
+        elif node.receiver is not None and event.lanes == _WARP_SIZE and event.reads == "all":
+            slot = self._slot()
+            site = self._site(node, file, "lanes", slot=slot, name=event.name)
+            self._around(file, node.start, node.end, f"(cudalint_all({slot}, {site}), ", ")", 3)
         else:
             self.blind.add("absent")
 
@@ -633,6 +695,24 @@ CUDALINT_VOTE(__reduce_and_sync) CUDALINT_VOTE(__reduce_or_sync) CUDALINT_VOTE(_
         return result; \
     }
 CUDALINT_TILE(shfl, 0) CUDALINT_TILE(shfl_up, 1) CUDALINT_TILE(shfl_down, 2) CUDALINT_TILE(shfl_xor, 3)
+
+// All lanes of a warp take part in an exchange that a library does.
+struct cudalint_all {
+    int slot, site;
+    unsigned mine;
+    __device__ cudalint_all(int slot, int site) : slot(slot), site(site), mine(cudalint_arrive(slot)) {}
+    __device__ ~cudalint_all() { cudalint_named(slot, site, mine, 0xffffffffu, true); }
+};
+
+// Variables: kind 41 a read of one that nothing has set.
+template <typename T> __device__ __forceinline__ T &cudalint_given(int site, bool set, T &value) {
+    if (!set) cudalint_log(41, site, 0, 0);
+    return value;
+}
+template <typename T> __device__ __forceinline__ T &cudalint_did(bool &set, T &value) {
+    set = true;
+    return value;
+}
 
 // Arithmetic that wraps: kind 20 signed, 21 unsigned, 22 a conversion that changes the value.
 template <typename R> __device__ __forceinline__ void cudalint_exact(int site, __int128 exact, R result) {
