@@ -36,6 +36,11 @@ class Contents(State):
             every = [*values, *[t.ZERO] * ((extent or 0) - len(values))]
             self.held[pointer.obj] = {i: (None, t.convert(x, type_)) for i, x in enumerate(every)}
 
+    def follow(self, pointer: Pointer) -> None:
+        """``pointer`` is to an array that was just declared: its elements hold what is stored there from here on."""
+        if not self.device and 0 < (pointer.obj.extent or 0) <= _MOST and isinstance(pointer.element, (Int, Float)):
+            self.held[pointer.obj] = {}
+
     def held_at(self, pointer: Pointer) -> Term | None:
         """The element that a pointer is to, where it is known."""
         known = self.held.get(pointer.obj)
@@ -44,23 +49,26 @@ class Contents(State):
 
     def hold_at(self, pointer: Pointer, value: Term | None) -> None:
         """``value`` (None: something) was stored there."""
+        for obj in pointer.obj.either:
+            self.held.pop(obj, None)
         known = self.held.get(pointer.obj)
         if known is None:
             return
         number, container = _number(pointer), pointer.obj.origin[:1]
         # Containers that were copied are one value until one of them is stored to.
         shared = bool(container) and sum(x is container[0] for x in self.env.values()) > 1
-        if number not in known or shared:
+        if number is None or shared:
             del self.held[pointer.obj]
         elif value is None:
-            del known[number]
+            known.pop(number, None)
         else:
             known[number] = self.guard, value
 
     def forget_elements(self, value: Value | None) -> None:
         """An array or a container may have been changed as a whole."""
         if isinstance(value, Pointer):
-            self.held.pop(value.obj, None)
+            for obj in (value.obj, *value.obj.either):
+                self.held.pop(obj, None)
         elif isinstance(value, Term):
             self.listed.pop(value, None)
             for (container, _), pointer in self.elements.items():

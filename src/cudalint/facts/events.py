@@ -23,10 +23,11 @@ class Obj:
     ``element`` is the declared element type; ``extent`` the number of elements where it is known.
     ``origin`` is the term or value that the pointer came from (for uniformity of unknown pointers).
     ``stores`` collects the terms that a local array's contents follow. ``bytes`` is the size that was
-    allocated, where the host function walked allocates it.
+    allocated, where the host function walked allocates it. ``either`` holds the local arrays one of which
+    this is, where a pointer is to one or another.
     """
 
-    __slots__ = ("bytes", "data", "element", "epoch", "extent", "kind", "name", "origin", "stores", "var")
+    __slots__ = ("bytes", "data", "either", "element", "epoch", "extent", "kind", "name", "origin", "stores", "var")
 
     def __init__(
         self, kind: ObjectKind, name: str, element: Type | None, *, var: Var | None = None,
@@ -36,6 +37,7 @@ class Obj:
         self.origin, self.data = origin, data
         self.epoch = 0
         self.stores: list[Term] = []
+        self.either: tuple[Obj, ...] = ()
         self.bytes: Term | None = None
 
     def __repr__(self) -> str:

@@ -175,8 +175,13 @@ class Expressions(Places):
 
     def do_binary(self, node: ir.Binary) -> Value:
         left, right = self.value(node.left), self.value(node.right)
-        if node.op == ">>" and not isinstance(node.left.type, Int) and isinstance(node.right, ir.Ref):
-            self.clobber([node.right.var])  # `std::cin >> n`
+        if node.op == ">>" and not isinstance(node.left.type, Int):
+            if isinstance(node.right, ir.Ref):
+                self.clobber([node.right.var])  # `std::cin >> n`
+            elif isinstance(node.right, ir.Index) and isinstance(node.right.base, ir.Ref):
+                array = self.value(node.right.base)
+                if isinstance(array, Pointer):
+                    self.filled(array)  # `std::cin >> n[0]`
         if isinstance(left, Pointer) or isinstance(right, Pointer):
             return self.pointer_arithmetic(node, left, right)
         return self.arithmetic(node, node.op, self.term(left), self.term(right), node.optype, node.left, node.right)
@@ -490,6 +495,14 @@ class Expressions(Places):
             return known_call(self, node, name)
         return self.unseen(node, [self.value(a) for a in node.args])
 
+    def filled(self, pointer: Pointer) -> None:
+        """What nobody here can see may have written to memory."""
+        pointer.obj.epoch += 1
+        self.forget_elements(pointer)
+        if pointer.obj.kind == "local":
+            for each in (pointer.obj, *pointer.obj.either):
+                each.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
+
     def unseen(self, node: ir.Call, args: list[Value], level: int = UNKNOWN) -> Value:
         """A call nothing is known of: it may write through what it is given."""
         for arg, value in zip(node.args, args):
@@ -508,10 +521,7 @@ class Expressions(Places):
                 # Nobody reads a variable that was never set: the callee takes it by reference and sets it.
                 self.write(self.place(arg), self.fresh("call", arg.var.name, arg.type, data=node), arg, arg)
             elif isinstance(value, Pointer):
-                value.obj.epoch += 1
-                self.forget_elements(value)
-                if value.obj.kind == "local":
-                    value.obj.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
+                self.filled(value)
             elif isinstance(value, Closure) and not self.device:
                 self.called_back(node, value)
         result = self.unknown_value("call", self.source(node), node.type, node, level=level if self.device else 0)

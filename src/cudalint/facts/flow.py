@@ -190,6 +190,8 @@ class Walker(Expressions):
             self.env[var] = self.array(var)
             if node.init is not None:
                 self.initialise_array(var, node.init)
+            elif not var.static:
+                self.follow(self.array(var))
             return
         if var.static and not self.device and not var.const:
             self.env[var] = self.unknown_value("var", var.name, type_, var)

@@ -394,9 +394,12 @@ class Places(Contents):
         return obj, tuple(pointer.pieces), epoch, type_
 
     def bound_by_contents(self, value: Value, obj: Obj) -> None:
-        """An element of a local table of constants that nothing has written since is one of them."""
-        table = [x.data for x in obj.stores if x.op == "const" and isinstance(x.data, int)]
-        if obj.kind == "local" and table and len(table) == len(obj.stores) and isinstance(value, Term):
+        """An element of a local table of constants, or of one of several, that nothing wrote since is one of them."""
+        if obj.kind != "local" or not all(x.stores for x in obj.either or (obj,)):
+            return
+        stores = [x for each in (obj, *obj.either) for x in each.stores]
+        table = [x.data for x in stores if x.op == "const" and isinstance(x.data, int)]
+        if len(table) == len(stores) and isinstance(value, Term):
             value.data.lo, value.data.hi = max(value.data.lo, min(table)), min(value.data.hi, max(table))
 
     def store(self, pointer: Pointer, node: ir.Expr, value: Value | None, mode: str) -> None:
@@ -410,8 +413,9 @@ class Places(Contents):
         obj.epoch += 1
         self.hold_at(pointer, term if mode == "w" else None)
         if obj.kind == "local":
-            obj.stores.extend(x for x in (term, *(p for p, _ in pointer.pieces)) if x is not None)
-            obj.stores.extend(g.term for g in chain(self.guard) if g.why in ("if", "continue", "break", "switch"))
+            for each in (obj, *obj.either):
+                each.stores.extend(x for x in (term, *(p for p, _ in pointer.pieces)) if x is not None)
+                each.stores.extend(g.term for g in chain(self.guard) if g.why in ("if", "continue", "break", "switch"))
 
 
 def _without(record: Record, path: list[str]) -> Record:

@@ -226,7 +226,10 @@ class State:
                     return Pointer(a.obj, a.element, ((piece, one.pieces[0][1]),), ())
             kind = a.obj.kind if a.obj.kind == b.obj.kind else "unknown"
             either = self.fresh("phi", var.name, None, inputs=(cond, *self.sources(a), *self.sources(b)))
-            return Pointer(Obj(kind, var.name, a.element, origin=(either,)), a.element)
+            obj = Obj(kind, var.name, a.element, origin=(either,))
+            if kind == "local":
+                obj.either = tuple(dict.fromkeys(x for each in (a.obj, b.obj) for x in each.either or (each,)))
+            return Pointer(obj, a.element)
         if isinstance(a, Designator) and isinstance(b, Designator) and a.decl is b.decl:
             return Designator(a.decl, [])
         if isinstance(a, Record) and isinstance(b, Record):
