@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
 from cudalint.facts import flow as flows
+from cudalint.facts.assigned import children
 from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
 from cudalint.facts.roots import distinct, judged
 from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.typing import decay, fits
+from cudalint.ir import nodes as ir
 from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
@@ -144,6 +146,7 @@ class _Analysis:
         self.kernels: dict[tuple[FunctionDecl, Bindings], Kernel] = {}
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
+        self.pointed: set[FunctionDecl] = set()
 
     def attempt(self, step: Callable[[], _T]) -> _T | None:
         """What a step gives; None where it meets a fault of ours, which costs nothing else."""
@@ -178,6 +181,8 @@ class _Analysis:
         for decl in own:
             if decl not in bound:
                 self.kernel(decl, ())
+        for (decl, _), kernel in self.kernels.items():
+            kernel.pointed = decl in self.pointed
         called: set[FunctionDecl] = set()
         for (decl, _), kernel in list(self.kernels.items()):
             if decl.file.path == self.file.path:
@@ -303,6 +308,8 @@ class _Analysis:
             self.launches.append(launch)
             if kernel is not None:
                 kernel.launches.append(launch)
+        if any(event.kernel is None and event.node.callee is not None for event in flow.launches):
+            self.pointed.update(named(flow))
         for bound, specials in islice(self.specials(decl, flow).items(), _MAX_BINDINGS):
             instance = flows.walk(decl, dict(bound))
             for event in instance.launches:
@@ -405,6 +412,17 @@ class _Analysis:
             return target
         exact = [f for f in same if self.takes(f, target, args) == {}]
         return exact[0] if len(exact) == 1 else target
+
+
+def named(flow: Flow) -> Iterator[FunctionDecl]:
+    """The functions that a host function, and what was walked in place of its calls, names as values."""
+    for function in flow.bodies:
+        stack: list[object] = [function.body]
+        while stack:
+            item = stack.pop()
+            if isinstance(item, ir.Name):
+                yield from function.file.declarations.scope.functions(item.name)
+            stack.extend(children(item))
 
 
 __all__ = ["analyse"]

@@ -47,11 +47,14 @@ class Kernel:
     ``flow`` is what it does (walked on first use); ``launches`` is empty where none is visible.
     """
 
-    __slots__ = ("_flow", "_layout", "_uniformity", "answers", "bindings", "config", "decl", "launches")
+    __slots__ = ("_flow", "_layout", "_uniformity", "answers", "bindings", "config", "decl", "launches", "pointed")
 
     def __init__(self, decl: FunctionDecl, bindings: Bindings, config: Config) -> None:
         self.decl, self.bindings, self.config = decl, bindings, config
         self.launches: list[Launch] = []
+        self.pointed = False
+        """Whether a host function has a pointer to it and launches what a pointer leads to: its sizes are seen there,
+        but not which of them are this kernel's."""
         self._flow: Flow | None = None
         self._uniformity: dict[str, Uniformity] = {}
         self._layout: Layout | None = None

@@ -68,8 +68,10 @@ def trials(
     Atoms that differ from thread to thread and are not made of launch built-ins (data) get no value; with ``shared``
     those that all lanes of a warp share get one, and one warp is to be looked at.
     Without ``alone`` only visible launches are tried, and with it too where a launched kernel tells its last block
-    from the rest: how many blocks its sizes get is the host's to say. Without ``promised`` the kernel alone has sizes
-    too that every visible launch refuses. ``at`` is a visible launch of which alone there are to be trials.
+    from the rest: how many blocks its sizes get is the host's to say. What the host promises the kernel alone is what
+    it checks before each visible launch; of one that is launched through a pointer that is not known, and the kernel is
+    not tried. Without ``promised`` it is, and with sizes too that every visible launch refuses. ``at`` is a visible
+    launch of which alone there are to be trials.
     """
     own = [support.over_passes(x) for x in terms]
     uniformity = kernel.uniformity()
@@ -83,6 +85,7 @@ def trials(
             env = support.with_parameters(launch, case.env)
             made = {x.data.name: case.env[x] for x in totals if x in case.env}
             yield Trial(launch, env, case.grid, case.block, {**constants, **made, **case.named})
+    alone = alone and not (promised and kernel.pointed)
     if alone and at is None and not (kernel.launches and any(map(counts_blocks, own))):
         for case in support.assignments_alone(kernel, own, data):
             # What the host checks before each of the launches that one can see is a promise to the kernel.
