@@ -12,7 +12,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.assigned import assigned
 from cudalint.facts.events import Record, conjuncts
 from cudalint.facts.reach import Reach
-from cudalint.ir.nodes import Var
+from cudalint.ir.nodes import Call, Ref, Var
 from cudalint.ir.types import Int
 from cudalint.lazy import pattern
 
@@ -51,6 +51,17 @@ def _is_private(decl: FunctionDecl) -> bool:
     return not decl.owner and b"extern" not in written and all(f.file is decl.file for f in declared)
 
 
+def fixes(site: CallSite) -> bool:
+    """Whether what is passed at a call fixes the callee's parameters: nobody else can call it, or `main`'s own
+    locals are passed."""
+    if site.callee.decl is None or site.callee.decl.static:
+        return True
+    if site.fn.name != "main" or not isinstance(site.call, Call):
+        return False
+    sizes = [x for x in site.call.args if isinstance(x.type, Int)]
+    return all(isinstance(x, Ref) and x.var.kind == "local" for x in sizes)
+
+
 def _by_name(values: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Term]]:
     """The integers among values, and among the fields of those that have fields."""
     for name, value in values:
@@ -61,15 +72,33 @@ def _by_name(values: Iterable[tuple[str, Value]]) -> Iterator[tuple[str, Term]]:
 
 
 def stated(launch: Launch, callers: list[Caller]) -> Iterator[Term]:
-    """Conditions on the parameters of the function in which the walk of ``launch`` began: the checks that every caller
-    makes of what it passes; where nobody else can call, common divisors and ranges too."""
+    """Conditions on the parameters of the function in which the walk of ``launch`` began, and on the variables of the
+    file that size it: the checks that every caller makes of them; where calls fix parameters, common divisors and
+    ranges of those too."""
     formals = dict(_by_name((var.name, value) for var, value in launch.flow.params.items()))
+    shared = _globals(launch)
     sides: list[Side] = []
     for site, other in callers:
         values = {formals[name]: x for name, x in _by_name(site.values.items()) if name in formals}
+        outside = {shared[var]: x for var, x in _globals(other).items() if var in shared}
+        if _dimensions(other) == [t.substitute(x, {**values, **outside}) for x in _dimensions(launch)]:
+            values.update(outside)  # else it is not as it was read there
         sides.append((values, Reach(None, launch.config, other.conditions), _translated(values, other.conditions)))
-    decl = launch.flow.function.decl
-    yield from _agreed(list(formals.values()) if decl is not None and decl.static else [], sides)
+    yield from _agreed(list(formals.values()) if all(fixes(site) for site, _ in callers) else [], sides)
+
+
+def _dimensions(launch: Launch) -> list[Term]:
+    return [*(launch.grid or ()), *(launch.block or ())]
+
+
+def _globals(launch: Launch) -> dict[Var, Term]:
+    """The integers outside of functions that size a launch, as they are when it comes."""
+    found: dict[Var, set[Term]] = {}
+    for leaf in {x for term in _dimensions(launch) for x in t.leaves(term)}:
+        var = leaf.data.data
+        if isinstance(var, Var) and var.kind == "global" and isinstance(leaf.type, Int):
+            found.setdefault(var, set()).add(leaf)
+    return {var: leaves.pop() for var, leaves in found.items() if len(leaves) == 1}
 
 
 def constructed(launch: Launch) -> list[Term]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
-from cudalint.facts.passed import calls_all
+from cudalint.facts.passed import calls_all, fixes
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,9 +96,9 @@ def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]], walked:
     picked = [y for x, p in callers for y in _pick(x, p, by_path, walked)]
     if is_wrapper(launch) or launch.kernel is None:
         return picked
-    if all(fixed(y) for y in picked) and all(_counts(x, len(_sites(x)) - len(path) - 1) for x, _ in callers):
-        return picked
     sites = [(_sites(x)[len(_sites(x)) - len(path) - 1], x) for x, _ in callers]
+    if all(fixed(y) for y in picked) and all(fixes(site) for site, _ in sites):
+        return picked
     decl = launch.flow.function.decl
     if decl is not None and calls_all(decl, {start for file, start in walked if file == decl.file.path}):
         launch.callers = sites
@@ -140,18 +139,6 @@ def fixed(launch: Launch) -> bool:
             if t.leaves(launch.at_launch(atom)):
                 return False
     return True
-
-
-def _counts(launch: Launch, at: int) -> bool:
-    """Whether what is passed at a call fixes the callee's parameters: nobody else can call it, or `main`'s own
-    locals are passed."""
-    site = _sites(launch)[at]
-    if site.callee.decl is None or site.callee.decl.static:
-        return True
-    if site.fn.name != "main" or not isinstance(site.call, ir.Call):
-        return False
-    sizes = [x for x in site.call.args if isinstance(x.type, Int)]
-    return all(isinstance(x, ir.Ref) and x.var.kind == "local" for x in sizes)
 
 
 __all__ = ["distinct", "fixed", "is_wrapper", "judged"]
