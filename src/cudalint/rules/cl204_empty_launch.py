@@ -70,6 +70,8 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     if t.bounds(blocks, ranges)[0] > 0:
         return None
 
+    # Each instance, each build has its constants, none of which is 0.
+    constants = {x for x in leaves if w.unseen(x) or search.is_template(x)}
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
     quotients = [x for x in search.parts(blocks) if x.op in ("div", "shr", "mod")]
@@ -87,6 +89,8 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     def goal(env: w.Assignment) -> bool:
         # A product that wraps to 0 is the width rules' to say.
         if t.evaluate(blocks, env) != 0 or t.evaluate(blocks, env, exact=False) != 0:
+            return False
+        if not all(env[x] for x in constants & env.keys()):
             return False
         if any(t.evaluate(dividend, env) % t.evaluate(by, env) for dividend, by in exact):
             return False
@@ -120,7 +124,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         )
         if found is not None:
             return found
-    return sought(goal, extents, leaves)
+    return sought(goal, extents, set(leaves) - constants)
 
 
 def _is_oversized(launch: Launch, env: w.Assignment) -> bool:
