@@ -112,9 +112,7 @@ def differences(ours: Any, theirs: Any) -> list[tuple[str, str]]:
     compare(
         "races",
         *(
-            {e.buffer for e in x.races or () if e.space == "shared" and e.kind != "write-write"}
-            if ours.races is not None
-            else set()
+            {e.buffer for e in x.races or () if e.space == "shared"} if ours.races is not None else set()
             for x in (ours, theirs)
         ),
     )

@@ -26,7 +26,7 @@ SHADOW = 1 << 31  # bytes to note accesses to shared memory in
 OPTIONS = ("-std=c++17", "--device-int128", "-w")
 MASK = (1 << 64) - 1
 KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
-RACES = (30, 31, 33, 34, 35, 36)
+RACES = (30, 31, 33, 34, 35, 36, 37)
 HOW = "pip install cupy-cuda13x (or cupy-cuda12x, as the driver's CUDA version is)"
 
 
@@ -321,7 +321,7 @@ class Watched:
         ]
         each = max(1, threads_of({"grid": [1, 1, 1], "block": how["block"]}))
         self.words = (module.get_function(experiment["kernel"]).shared_size_bytes + how["shared"] + 2048) // 4
-        size = threads // each * self.words * 4
+        size = threads // each * self.words * 5
         free = cupy.cuda.runtime.memGetInfo()[0]
         self.shadowed = bool(experiment["shared"]) and size * 8 < min(SHADOW, free // 4)
         self.passed = cupy.zeros(threads * 2 if experiment["slots"] or self.shadowed or self.met else 2, np.uint32)

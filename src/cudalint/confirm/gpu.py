@@ -65,7 +65,7 @@ _WRAPS = {20: "signed", 21: "unsigned", 22: "convert"}
 _KINDS = {0: "load", 1: "store", 2: "atomic", 4: "load", 5: "store", 6: "atomic"}
 _SHARED = frozenset({"races", "uninitialised"})
 _RACES = {30: "write-read", 31: "read-write", 33: "atomic-read", 34: "atomic-write", 35: "read-atomic",
-          36: "write-atomic"}  # fmt: skip
+          36: "write-atomic", 37: "write-write"}  # fmt: skip
 
 
 class Experiment:

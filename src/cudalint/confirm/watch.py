@@ -68,6 +68,10 @@ class Watch:
         self._inits = {
             n.var: n.init for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.VarDecl)
         }  # fmt: skip
+        self._targets = {
+            id(n.target)
+            for f in _functions(kernel) for n in _below(f.body) if isinstance(n, ir.Assign) and not n.op
+        }  # fmt: skip
         self._told: dict[tuple[str, int], int] = {}
         accesses: dict[tuple[int, int, int], list[Access]] = {}
         for access in flow.accesses:
@@ -151,14 +155,18 @@ class Watch:
             self.blind.add(field)
             return
         call = f"{len(self.sites)}, {_KINDS[mode]}"
+        valued = False
         if "shared" in kinds:
             array = self._array(first.fn, objects)
             if array is None:
                 self.blind |= {"shared", "outside"}
                 return
-            call = f"{call}, {array}"
+            valued = place and id(node) in self._targets and isinstance(node.type, (Int, Float))
+            call = f"{len(self.sites)}, {array}" if valued else f"{call}, {array}"
         self._site(node, file, "access", objects=objects)
-        if place:
+        if valued:
+            self._around(file, node.start, node.end, f"cudalint_to({call}, &(", "))", 1)
+        elif place:
             self._around(file, node.start, node.end, f"(*cudalint_at({call}, &(", ")))", 1)
         else:
             self._around(file, node.start, node.end, f"cudalint_at({call}, ", ")", 1)
@@ -446,7 +454,7 @@ struct cudalint_table {
     unsigned char *gone;
     char *scratch;
     unsigned *passed;            // of each thread: barriers of the block, syncs of the warp
-    unsigned long long *shadow;  // of each word of shared memory, as in a span
+    unsigned long long *shadow;  // of each word of shared memory, as in a span, and what was written last
     cudalint_array *arrays;      // shared arrays that are known by a number
     long long threads, room, count, words, narrow;  // narrow: 32 bits hold the number of a thread
 };
@@ -470,8 +478,8 @@ __device__ __noinline__ void cudalint_log(int kind, int site, long long at, long
 __device__ __forceinline__ long long cudalint_floor(long long a, long long b) { return a / b - (a % b < 0); }
 
 // Who meets whom at a word between two barriers of a block: kind 30 a read after a write, 31 a write after a read,
-// 32 two writes (of one value, maybe), 33 a read and 34 a write after an atomic, 35 and 36 the other way about,
-// 40 a read of shared memory that nothing has written.
+// 32 two writes (of one value, maybe), 37 two of different values, 33 a read and 34 a write after an atomic, 35 and 36
+// the other way about, 40 a read of shared memory that nothing has written.
 __device__ __forceinline__ void cudalint_pass(int which) { ++cudalint_watch.passed[cudalint_me() * 2 + which]; }
 __device__ __forceinline__ unsigned long long cudalint_stamp(long long block) {
     const unsigned *passed = cudalint_watch.passed + cudalint_me() * 2;
@@ -486,9 +494,18 @@ __device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned
 __device__ void cudalint_meet(int kind, int site, long long off, unsigned long long other, unsigned long long mine) {
     if (cudalint_conflict(other, mine)) cudalint_log(kind, site, off, (other & 2047) - 1);
 }
-// Each says first that it is here and looks for others then: of two, one at least sees the other.
+// What is stored, in 22 bits; ``none`` where that is not known.
+struct cudalint_value { bool known; unsigned bits; };
+template <typename T> __device__ cudalint_value cudalint_short(T value) {
+    unsigned long long bits = 0;
+    if (value == value && value != T(0)) memcpy(&bits, &value, sizeof value < 8 ? sizeof value : 8);
+    return {true, value == value ? (unsigned)(bits * 0x9e3779b97f4a7c15ull >> 42) : 4194303u};
+}
+// Each says first that it is here and looks for others then: of two, one at least sees the other. The fifth word of a
+// cell of shared memory has who wrote it last with what: barriers passed, thread and value.
 __device__ void cudalint_word(
-    int site, int kind, unsigned long long *cell, unsigned long long mine, long long off, bool whole, bool set
+    int site, int kind, unsigned long long *cell, unsigned long long mine, long long off, bool whole, bool set,
+    cudalint_value value = {false, 0}
 ) {
     if (kind == 2) {
         atomicExch(cell + 3, mine);
@@ -506,7 +523,10 @@ __device__ void cudalint_word(
     if (kind == 1 || kind == 3) {
         unsigned long long other = atomicExch(cell, mine);
         if (!whole) return;
-        cudalint_meet(32, site, off, other, mine);
+        const unsigned long long here = (1ull << 42) - 1;
+        unsigned long long last = value.known ? atomicExch(cell + 4, (mine & here) << 22 | value.bits) : 0;
+        if (!value.known || (last >> 22) != (other & here)) cudalint_meet(32, site, off, other, mine);
+        if (last && (last & 4194303) != value.bits) cudalint_meet(37, site, off, last >> 22, mine & here);
         for (int i = 1; i < 3; ++i) cudalint_meet(31, site, off, atomicOr(cell + i, 0ull), mine);
         cudalint_meet(34, site, off, atomicOr(cell + 3, 0ull), mine);
     }
@@ -562,33 +582,53 @@ template <typename T> __device__ T *cudalint_at(int site, int kind, T *p) {
     }
     return p;
 }
-__device__ void cudalint_share(int site, int kind, long long off, const void *p, int size) {
+__device__ void cudalint_share(
+    int site, int kind, long long off, const void *p, int size, cudalint_value value = {false, 0}
+) {
     cudalint_table &w = cudalint_watch;
     long long block = cudalint_me() / cudalint_each();
     unsigned first = (unsigned)__cvta_generic_to_shared(p) / 4;
     for (unsigned word = first; word <= first + (size - 1) / 4 && word < w.words; ++word)
-        cudalint_word(
-            site, kind, w.shadow + (block * w.words + word) * 4, cudalint_stamp(block), off, size >= 4, false);
+        cudalint_word(site, kind, w.shadow + (block * w.words + word) * 5, cudalint_stamp(block), off, size >= 4, false,
+                      value);
 }
 __device__ __forceinline__ void cudalint_declare(int number, const void *base, unsigned long long bytes) {
     cudalint_watch.arrays[number] = {(unsigned long long)base, bytes};
 }
 // An access to an array of shared memory.
 template <typename T>
-__device__ T *cudalint_at(int site, int kind, const void *base, unsigned long long bytes, T *p) {
+__device__ T *cudalint_at(
+    int site, int kind, const void *base, unsigned long long bytes, T *p, cudalint_value value = {false, 0}
+) {
     long long off = (long long)((unsigned long long)p - (unsigned long long)base);
     if (off >= 0 && off + sizeof(T) <= bytes) {
         if ((unsigned long long)p % alignof(T)) {
             cudalint_log(50, site, off, sizeof(T));
             return (T *)cudalint_watch.scratch;
         }
-        if (cudalint_watch.shadow) cudalint_share(site, kind, off, (const void *)p, sizeof(T));
+        if (cudalint_watch.shadow) cudalint_share(site, kind, off, (const void *)p, sizeof(T), value);
         return p;
     }
     if (kind == 2) cudalint_log(6, site, off, bytes);
     if (kind == 0 || kind == 3) cudalint_log(4, site, off, bytes);
     if (kind == 1 || kind == 3) cudalint_log(5, site, off, bytes);
     return (T *)cudalint_watch.scratch;
+}
+// What is assigned to: it knows the value that it gets.
+template <typename T> struct cudalint_target {
+    int site;
+    const void *base;
+    unsigned long long bytes;
+    T *p;
+    template <typename V> __device__ T operator=(const V &value) {
+        T result = (T)value;
+        *cudalint_at(site, 1, base, bytes, p, cudalint_short(result)) = result;
+        return result;
+    }
+};
+template <typename T>
+__device__ cudalint_target<T> cudalint_to(int site, const void *base, unsigned long long bytes, T *p) {
+    return {site, base, bytes, p};
 }
 __device__ __forceinline__ unsigned long long cudalint_dynamic() {
     unsigned size;
