@@ -14,6 +14,7 @@ from cudalint.facts import flow as flows
 from cudalint.facts.assigned import children
 from cudalint.facts.expressions import bind_template
 from cudalint.facts.model import HostFunction, Kernel, Launch
+from cudalint.facts.passed import is_const, methods_of, undefined
 from cudalint.facts.roots import distinct, judged
 from cudalint.frontend.declare import syntax_of
 from cudalint.frontend.typing import decay, fits
@@ -298,6 +299,8 @@ class _Analysis:
         flow = flows.of_host(decl)
         host = HostFunction(decl, flow, self.config)
         self.hosts[decl] = host
+        if flow.launches and decl.owner and any(is_const(x) for x in flow.members.values() if x.op == "atom"):
+            flow.constructors = self.constructors(decl)
         for event in flow.launches:
             target = self.resolve(event)
             kernel = None
@@ -319,6 +322,19 @@ class _Analysis:
                     launch = Launch(event, instance, kernel, self.config)
                     self.launches.append(launch)
                     kernel.launches.append(launch)
+
+    def constructors(self, decl: FunctionDecl) -> list[FunctionDecl]:
+        """The constructors of a method's class that are declared in a header which another file includes to define
+        them."""
+        declared = undefined(methods_of(decl))
+        if not declared:
+            return []
+        name = declared[0].name
+        written = f"{name}::{name}".encode()
+        paths = [x for x in self.project.including(declared[0].file.path) if written in self.project.content(x)]
+        files = [x for x in map(self.project.file, paths) if x.error is None]
+        found = [f for x in files for f in x.declarations.functions_by_name.get(name, ())]
+        return [f for f in found if f.owner == decl.owner and f.has_body]
 
     def specials(self, decl: FunctionDecl, flow: Flow) -> dict[Bindings, set[FunctionDecl]]:
         """The kernels that are no templates (``template<>``, overloads) to which the launches of a host template come

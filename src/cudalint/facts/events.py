@@ -344,8 +344,8 @@ class Flow:
 
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "conversions", "definitions", "endings", "extents", "function", "handed", "kept", "launches", "loops",
-        "members", "objects", "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
+        "constructors", "conversions", "definitions", "endings", "extents", "function", "handed", "kept", "launches",
+        "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "template", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -357,6 +357,8 @@ class Flow:
         """The members of its class that a host function reads, as they were before it, by name."""
         self.endings: list[Ending] = []
         """How a host function ends where it does not fail."""
+        self.constructors: list[FunctionDecl] = []
+        """The constructors of its class that a file defines which it does not include."""
         self.kept: list[Term] | None = None
         """What all that set its class's members let them be, once that was asked for."""
         self.objects: dict[Var, Obj] = {}

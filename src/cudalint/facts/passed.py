@@ -114,9 +114,12 @@ def _constructed(launch: Launch) -> Iterator[Term]:
     decl = launch.flow.function.decl
     if decl is None or not decl.owner or not formals:
         return
-    closure = decl.file.declarations.scope.closure
-    methods = [f for d in closure for fs in d.functions_by_name.values() for f in fs if f.owner == decl.owner]
-    if any(_is_constructor(f) and not _is_defined(f, methods) for f in methods):
+    methods = methods_of(decl)
+    elsewhere = launch.flow.constructors
+    methods += elsewhere
+    if elsewhere:
+        formals = {name: x for name, x in formals.items() if is_const(x)}  # other methods may be elsewhere too
+    if undefined(methods):
         return
     setters: dict[tuple[FunctionDecl, ...], dict[str, Term]] = {}
     for name, formal in formals.items():
@@ -124,10 +127,21 @@ def _constructed(launch: Launch) -> Iterator[Term]:
     for found, own in setters.items():
         sides = [side for f in found for side in _sides(f, own, launch)]
         if sides:
-            yield from _agreed([x for x in own.values() if _is_const(x)], sides)
+            yield from _agreed([x for x in own.values() if is_const(x)], sides)
 
 
-def _is_const(member: Term) -> bool:
+def methods_of(decl: FunctionDecl) -> list[FunctionDecl]:
+    """The methods of a method's class, as its file and those that it includes have them."""
+    closure = decl.file.declarations.scope.closure
+    return [f for d in closure for fs in d.functions_by_name.values() for f in fs if f.owner == decl.owner]
+
+
+def undefined(methods: list[FunctionDecl]) -> list[FunctionDecl]:
+    """The constructors among the methods of a class of which it is not seen what they do."""
+    return [f for f in methods if _is_constructor(f) and not _is_defined(f, methods)]
+
+
+def is_const(member: Term) -> bool:
     return isinstance(member.data.data, Var) and member.data.data.const
 
 
@@ -154,7 +168,7 @@ def _sides(method: FunctionDecl, formals: dict[str, Term], launch: Launch) -> It
     and a constructor that puts 0 into a member that is not const leaves it to others."""
     own = flow.of_host(method)
     copied = [x.fields for x in own.params.values() if isinstance(x, Record)]
-    blank = {name for name, x in formals.items() if _is_constructor(method) and not _is_const(x)}
+    blank = {name for name, x in formals.items() if _is_constructor(method) and not is_const(x)}
     if not own.complete or not any(name in left for _, left in own.endings for name in formals):
         yield {}, Reach(None, launch.config, []), set()
         return
