@@ -186,21 +186,21 @@ class Operators(Names):
         operators: list[str] = []
         position = 0
         while position < len(items):
-            casts: list[tuple[Type | None, int, str]] = []
+            casts: list[tuple[Type | None, int, str, int]] = []
             while not isinstance(cast := items[position], (Expr, str)) and position + 2 < len(items):
-                casts.append((cast, spans[position][0], str(items[position + 1])))
+                casts.append((cast, spans[position][0], str(items[position + 1]), spans[position + 1][0]))
                 position += 2
             item = items[position]
             end = spans[position][1]
             start = spans[position][0]
             value = item if isinstance(item, Expr) else Name(start, end, self.s[start:end])
-            for type_, at, op in reversed(casts):
+            for type_, at, op, sign in reversed(casts):
                 if op == "*":
-                    value = self.deref(value.start, end, value)
+                    value = self.deref(sign, end, value)
                 elif op == "&":
-                    value = AddrOf(value.start, end, Ptr(value.type), value)
+                    value = AddrOf(sign, end, Ptr(value.type), value)
                 else:
-                    value = self.unary(value.start, end, op, value)
+                    value = self.unary(sign, end, op, value)
                 start = at
                 if type_ is not None:
                     value = Cast(start, end, type_, value, "c")
