@@ -87,7 +87,7 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         values: dict[Term, Any] = {}
         late = []
         for leaf in sorted(hosts, key=lambda x: x.key):
-            chosen = _host_value(leaf, launch.config.block_size if leaf in blocks else size)
+            chosen = _host_value(leaf, launch.usual_block(leaf) if leaf in blocks else size)
             if chosen is not None:
                 values[leaf] = chosen
             elif leaf.data.kind == "loop":

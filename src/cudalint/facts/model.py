@@ -10,6 +10,7 @@ from cudalint.facts.events import Closure, Pointer, Record, chain, conjuncts, co
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import constructed, stated
+from cudalint.facts.reach import Reach
 from cudalint.facts.uniformity import Uniformity, expand
 from cudalint.frontend import literals
 from cudalint.frontend.fold import fold_var
@@ -279,6 +280,12 @@ class Launch:
                 first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
                 found.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
         return found
+
+    def usual_block(self, leaf: Term) -> int:
+        """What a size that makes the block is taken to be: the configured size, or the nearest that is known to be
+        possible."""
+        low, high = Reach(None, self.config, self.conditions).interval(leaf)
+        return min(max(self.config.block_size, low), high)
 
     @property
     def first_pass(self) -> Launch:

@@ -11,7 +11,6 @@ from cudalint.facts.events import conjuncts
 from cudalint.facts.ids import BDIM, GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
-from cudalint.facts.reach import Reach
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import Int
 from cudalint.lazy import NamedTuple
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from cudalint.config import Config
     from cudalint.facts.events import Comparison, Event, Flow, Operation
     from cudalint.facts.model import Launch
+    from cudalint.facts.reach import Reach
     from cudalint.facts.terms import Term
     from cudalint.ir.nodes import Expr, Function
 
@@ -184,8 +184,7 @@ def defaults(launch: Launch | None, leaves: AbstractSet[Term], config: Config) -
         elif known is not None:
             result[leaf] = known
         elif leaf in block and launch is not None:
-            low, high = Reach(None, config, launch.conditions).interval(leaf)
-            result[leaf] = min(max(config.block_size, low), high)
+            result[leaf] = launch.usual_block(leaf)
         elif leaf.data.kind == "sizeof":
             result[leaf] = 4
         elif leaf in grid and launch is not None and any(t.bare(g) is leaf for g in launch.grid or ()):
