@@ -541,8 +541,10 @@ def experiment_cl102(bench: Bench) -> Plan:
     places = bench.products("bid")
     trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
     meant = bench.witness.values.get("index meant") if bench.witness is not None else None
-    # An int product in an unsigned sum is still right when it has passed 2^31.
-    kinds = ("unsigned",) if isinstance(meant, int) and meant > U32.hi else ("signed", "unsigned")
+    kinds: tuple[str, ...] = ("signed", "unsigned")
+    if isinstance(meant, int):
+        # An int product in an unsigned sum is still right when it has passed 2^31; an unsigned one in an int is not.
+        kinds = ("unsigned",) if meant > U32.hi else (*kinds, "convert")
 
     # What every block leaves in one place hangs on no product.
     stores = (a for a in bench.kernel.flow.accesses if a.mode != "r" and a.scalar is not None)
