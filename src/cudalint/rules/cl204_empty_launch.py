@@ -71,7 +71,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         return None
 
     # Each instance, each build has its constants, none of which is 0.
-    constants = {x for x in leaves if w.unseen(x) or search.is_template(x)}
+    constants = {x for x in leaves if _is_constant(x)}
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
     quotients = [x for x in search.parts(blocks) if x.op in ("div", "shr", "mod")]
@@ -125,6 +125,11 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         if found is not None:
             return found
     return sought(goal, extents, set(leaves) - constants)
+
+
+def _is_constant(leaf: Term) -> bool:
+    """Whether an atom is a constant of the program or of a template's instance whose value is not in sight."""
+    return w.unseen(leaf) or search.is_template(leaf)
 
 
 def _is_oversized(launch: Launch, env: w.Assignment) -> bool:
@@ -216,15 +221,17 @@ def _is_something(blocks: Term, env: w.Assignment) -> bool:
 
 
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
-    """Whether the grid is one finished number beside the sizes, or a few times what a function answers that is told
-    no size: the kernel tests what it makes of its block's number against something else, or does not ask for the
-    number at all (its work is drawn from a counter)."""
+    """Whether the grid is one finished number beside the sizes, or a constant times that, or a few times what a
+    function answers that is told no size: the kernel tests what it makes of its block's number against something
+    else, or does not ask for the number at all (its work is drawn from a counter)."""
     number = t.bare(blocks)
     if number.op != "atom":
         product, *others = t.poly(number) or [()]
-        number = t.bare(product[0]) if len(product) == 1 and not others else number
+        own = [x for x in product if not (x.op == "atom" and _is_constant(x))]
+        number = t.bare(own[0]) if len(own) == 1 and not others else number
         asked = number.data.data if number.op == "atom" else None
-        if not isinstance(asked, ir.Call) or asked.receiver is not None or asked.args:
+        answers = isinstance(asked, ir.Call) and asked.receiver is None and not asked.args
+        if number.op != "atom" or not (len(own) < len(product) or answers):
             return False
     if launch.kernel is None:
         return False
