@@ -10,7 +10,7 @@ from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import Pointer, Record, chain, conjuncts
 from cudalint.facts.expressions import from_poly
-from cudalint.facts.ids import BID, TID
+from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir.types import I64
@@ -434,7 +434,7 @@ def _planes(bench: Bench, *, own_row: bool = False) -> Callable[[Obj, int, Case]
 
 
 def experiment_cl403(bench: Bench) -> Plan:
-    """The neighbour of a corner, which lies outside of the buffer as well; within it, only its row is wrong."""
+    """The neighbour of a corner lies outside of the buffer as well; another is read by a thread of another row."""
     from cudalint.confirm.experiment import Plan, oracle
     from cudalint.sim.values import Unsupported
 
@@ -444,7 +444,52 @@ def experiment_cl403(bench: Bench) -> Plan:
     def judge(run: Run) -> Fault | None:
         found = oracle.outside(run)
         if found is None and bench.witness is not None:
-            raise Unsupported("a neighbour of another row that lies within the buffer")
+            rows = _own_rows(chosen)
+            if rows is None:
+                raise Unsupported("a neighbour of another row that lies within the buffer")
+            found = _of_another_row(run, *rows)
         return found
 
-    return Plan(chosen.trials(), judge, anywhere=True, bench=chosen)
+    return Plan(chosen.trials(), judge, watch=frozenset({"writes", "reads"}), anywhere=True, bench=chosen)
+
+
+def _own_rows(bench: Bench) -> tuple[str, Term, Term] | None:
+    """The array that is flagged, the row that each thread means to read of it, and how long its rows are; None where a
+    thread reads several rows."""
+    names = bench.accessed.names if bench.accessed is not None else ()
+    found = None
+    for access in bench.kernel.flow.accesses:
+        if access.obj.name in names and access.mode != "w":
+            address = expand(access.scalar or {})
+            pitch = _pitch(address)
+            if pitch is None:
+                return None
+            read = access.obj.name, from_poly(_parts(address, pitch)[1], I64), pitch
+            if found not in (None, read):
+                return None
+            found = read
+    return found
+
+
+def _of_another_row(run: Run, name: str, row: Term, pitch: Term) -> Fault | None:
+    """The first thread that reads the first or last element of a row that is not its own."""
+    from cudalint.confirm import oracle
+
+    state, width = run.seen.buffers.get(name), run.setup.values.get(pitch, 0)
+    if state is None or width < 1 or run.seen.end != "done":
+        return None
+    block = {BDIM[x]: run.setup.block[i] for i, x in enumerate("xyz")}
+    ends = [x for first in range(0, state.extent, width) for x in (first, first + width - 1)][:_MOST_ENDS]
+    for number, element in ((int(n), e) for each in state.readers(ends) for n, e in zip(each, ends)):
+        if number >= 0:
+            at, thread = oracle.place(number, run.setup.grid, run.setup.block)
+            own = value(row, {**run.setup.values, **block, **support.coordinates(at, thread)})
+            if own is not None and own != element // width:
+                who = oracle.thread_name(at, thread)
+                text = f"{who} reads `{name}[{element}]`, which is of row {element // width} and not of its own, {own}"
+                return oracle.Fault("wrong-value", text, element, (oracle.Wrong(element, at, thread),))
+    return None
+
+
+_MOST_ENDS = 1 << 14
+"""Ends of rows that are looked at."""
