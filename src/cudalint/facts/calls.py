@@ -128,7 +128,7 @@ PURE = frozenset(
        "__float_as_int", "__int_as_float", "__float_as_uint", "__uint_as_float", "__hmul", "__hsub", "__hfma",
        "__hmul2", "__hadd2", "__hfma2", "__dp4a", "__fadd_rn", "__fmul_rn", "__fsub_rn", "__ddiv_rn", "__funnelshift_l",
        "__funnelshift_r", "__float22half2_rn", "__floats2half2_rn", "__half22float2", "__low2float", "__high2float",
-       "__bfloat162float", "__float2bfloat16", "bit_cast", "isgreater", "sizeof"}
+       "__bfloat162float", "__float2bfloat16", "bit_cast", "gcd", "isgreater", "sizeof"}
 )  # fmt: skip
 
 #: Functions rounded up to the integer operators that :func:`cudalint.facts.terms.evaluate` computes.

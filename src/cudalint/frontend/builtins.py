@@ -107,7 +107,7 @@ def _pointee(args: list[Expr], _targs: list[Type | Expr]) -> Type:
 
 
 def _extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
-    """``min`` and ``max`` of CUDA: overloads over the common type, so (int, unsigned) is unsigned."""
+    """``min`` and ``max`` of CUDA, ``std::gcd``: of the common type, so (int, unsigned) is unsigned."""
     if targs and isinstance(targs[0], Type):
         return targs[0]
     a, b = _type(args), _type(args, 1)
@@ -213,8 +213,8 @@ RETURNS: dict[str, Type | Rule] = {
     "memset": Ptr(VOID), "memcpy": Ptr(VOID), "memmove": Ptr(VOID), "malloc": Ptr(VOID), "calloc": Ptr(VOID),
     "realloc": Ptr(VOID), "aligned_alloc": Ptr(VOID), "fabs": _real, "abs": _abs, "labs": I64, "llabs": I64,
     "getopt": I32, "fread": U64, "fwrite": U64, "fclose": I32, "fseek": I32, "ftell": I64, "getenv": Ptr(I8),
-    "min": _extreme, "max": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64, "ullmin": U64,
-    "ullmax": U64, "std::make_unique": _owner("std::unique_ptr"),
+    "min": _extreme, "max": _extreme, "gcd": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64,
+    "ullmin": U64, "ullmax": U64, "std::make_unique": _owner("std::unique_ptr"),
     "std::make_shared": _owner("std::shared_ptr"), "std::make_pair": _product("std::pair"),
     "std::make_tuple": _product("std::tuple"), "std::tie": _product("std::tuple"), "std::get": _member,
     "std::min": _std_extreme, "std::max": _std_extreme, "std::clamp": _value(), "clamp": _value(),
