@@ -37,6 +37,7 @@ ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
 #: Rules of kernels that compare an access with what a launch says of how large the array is.
 _OF_EXTENTS = frozenset({"CL209", "CL212", "CL214"})
 NO_LAUNCH = "no launch is visible, and it is what says how large the grid and the arrays are"
+POINTED = "it is launched through a pointer: which sizes may come to it is not known"
 #: Of a launch too large to run whole, so many blocks at each end are run.
 _ENDS = 2
 _WHOLE = 1 << 24
@@ -448,6 +449,8 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
             evidence = Evidence("static", "not-run", "advice" if code in ADVICE else "no experiment for this rule")
         elif not subject.kernel.is_kernel:
             evidence = Evidence("simulated", "inconclusive", "a device function that no visible kernel calls")
+        elif launch is None and subject.kernel.pointed and subject.witness is None:
+            evidence = Evidence("simulated", "inconclusive", POINTED)
         else:
             try:
                 bench = Bench(code, subject.kernel, launch, subject.witness, subject.flagged)

@@ -79,7 +79,8 @@ def slice_of(kernel: Kernel, watch: Watch | None = None) -> Slice:
     wanted: dict[tuple[int, int], _Piece] = {}
     order = {id(file): number for number, file in enumerate(files)}
     first = _piece(kernel.decl.file, syntax_of(kernel.decl).node)
-    stack = [first, *always]
+    name = _name(kernel, files)
+    stack = [first, *always, *(piece for word in _WORD.findall(name.encode()) for piece in offered.get(word, ()))]
     while stack:
         piece = stack.pop()
         key = (order[id(piece.file)], piece.start)
@@ -92,7 +93,7 @@ def slice_of(kernel: Kernel, watch: Watch | None = None) -> Slice:
     if watch is not None:
         edits = watch.edits()
         watched = "".join(_shown(piece, edits) for piece in pieces)
-    return Slice("".join(_includes(files, body)), body, _name(kernel, files), watched)
+    return Slice("".join(_includes(files, body)), body, name, watched)
 
 
 def _in_order(file: SourceFile) -> list[SourceFile]:
@@ -208,7 +209,7 @@ def _name(kernel: Kernel, files: Sequence[SourceFile]) -> str:
             if re.search(rf"\b{re.escape(name)}\s*=", defaults):
                 break  # it and all after it have defaults
             value = "float" if kind == "type" else next(iter(usual.get(name, ())), 2)
-        arguments.append(str(value))
+        arguments.append(str(value).replace("?", "2"))  # an open number of a class is any
     return f"{kernel.name}<{', '.join(arguments)}>"
 
 
