@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.facts import search, shapes
+from cudalint.facts import shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
@@ -159,7 +159,7 @@ class Reach:
 
 def is_wide(term: Term) -> bool:
     """Whether a host value comes from a size of 64 bits: one that is given, or a power of two (``1UL << n``)."""
-    for part in search.parts(term):
+    for part in t.inside([term]):
         if not isinstance(part.type, Int) or part.type.bits <= 32:
             continue
         given = [part] if part.op == "atom" else t.leaves(part.args[1]) if part.op == "shl" else ()

@@ -29,17 +29,6 @@ LARGEST = 1 << 30
 _NO_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
 
 
-def parts(term: Term) -> Iterator[Term]:
-    """Every sub-term of ``term``, itself included."""
-    stack, seen = [term], set()
-    while stack:
-        item = stack.pop()
-        if item not in seen:
-            seen.add(item)
-            yield item
-            stack.extend(item.args)
-
-
 def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
     return {x for term in terms or () for x in t.leaves(term)}
 
@@ -124,7 +113,7 @@ def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
     what it wants multiples of."""
     known = w.constants([*(x for x in terms if x is not None), *launch.conditions])
     found = {v for c in known for v in (abs(int(c)) - 1, abs(int(c)), abs(int(c)) + 1)}
-    remainders = [part for x in launch.conditions for part in parts(x) if part.op == "mod"]
+    remainders = [part for part in t.inside(launch.conditions) if part.op == "mod"]
     units = {x.args[1].data for x in remainders if x.args[1].op == "const" and x.args[1].data > 1}
     return {v for v in (*found, *(-(-v // c) * c for v in found for c in units)) if 0 < v <= LARGEST}
 
@@ -144,14 +133,12 @@ def smallest(
     divided = {
         x
         for term in launch.block or ()
-        for part in parts(term)
+        for part in t.inside([term])
         if part.op in ("div", "shr")
         for x in t.leaves(part.args[0])
     }
     # What a grid divides by is a block's size, even if nothing else can be varied.
-    divisors = {
-        x for term in launch.grid or () for part in parts(term) if part.op == "div" for x in t.leaves(part.args[1])
-    }
+    divisors = {x for part in t.inside(launch.grid or ()) if part.op == "div" for x in t.leaves(part.args[1])}
     limit = min(LARGEST, launch.config.max_elements or LARGEST)
     usual = (sides[0] - 1, sides[0], sides[0] + 1) if inner else ()
     ascending = sorted({1, 2, 3, *usual, *(v for v in tries if v <= limit)})

@@ -80,7 +80,7 @@ def check_products(kernel: Kernel) -> Iterator[Draft]:
 def _divided(event: Conversion, addresses: set[Term]) -> bool:
     """Whether what is widened is no index yet: it is divided first."""
     whole = t.convert(event.term, event.to)
-    return any(x.op in ("div", "shr") and whole in search.parts(x.args[0]) for x in addresses)
+    return any(x.op in ("div", "shr") and whole in t.inside([x.args[0]]) for x in addresses)
 
 
 def _launch_axes(product: Term) -> set[str] | None:

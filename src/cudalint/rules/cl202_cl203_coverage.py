@@ -190,7 +190,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if any(_wraps(x, case.host) for x in blocks):
         return None  # the width rules say it
     reach, size = max((case.reach(c), _size(case, c) - c.inclusive) for c in group)
-    if any(isinstance(x.type, Float) for b in blocks for x in search.parts(b)) and size >= _FLOAT_EXACT:
+    if any(isinstance(x.type, Float) for b in blocks for x in t.inside([b])) and size >= _FLOAT_EXACT:
         return None
     floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
     if case.empty is not None and not floored:
@@ -292,7 +292,7 @@ def _is_floored(
     divided = any(
         part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
         for dimension in dimensions
-        for part in search.parts(dimension)
+        for part in t.inside([dimension])
     )
     if not sizes:
         divided = launches.written_division(launch)
@@ -302,7 +302,7 @@ def _is_floored(
     every_block = any(
         part.op in ("div", "shr") and not sizes.isdisjoint(t.leaves(part))
         for dimension in launch.block or ()
-        for part in search.parts(dimension)
+        for part in t.inside([dimension])
     )
     # At a large size a clamp, a constant or too large a divisor leaves out far more than one block's share.
     for large in ((1 << 29) + 3, 1_000_003, 10_007, 1_009, 1_008):
@@ -514,7 +514,7 @@ def _rounded(launch: Launch, axis: str) -> str:
     """What of the launch is divided on an axis: the block alone, or the grid."""
     assert launch.grid is not None and launch.block is not None
     grid, block = (
-        any(p.op in ("div", "shr") and t.leaves(p) for p in search.parts(dims["xyz".index(axis)]))
+        any(p.op in ("div", "shr") and t.leaves(p) for p in t.inside([dims["xyz".index(axis)]]))
         for dims in (launch.grid, launch.block)
     )
     return "the threads of a block" if block and not grid else "the number of blocks"

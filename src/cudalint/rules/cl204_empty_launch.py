@@ -74,7 +74,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     constants = {x for x in leaves if _is_constant(x)}
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
-    quotients = [x for x in search.parts(blocks) if x.op in ("div", "shr", "mod")]
+    quotients = [x for x in t.inside([blocks]) if x.op in ("div", "shr", "mod")]
     divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags}
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     whole = {x for x in divisors - inner if not w.instances(x)}
@@ -110,7 +110,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         edges = search.edges(launch, [blocks, *terms])
         return search.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
 
-    converted = [x for x in search.parts(blocks) if x.op == "cast" and isinstance(x.type, Int) and x.type.lo == 0]
+    converted = [x for x in t.inside([blocks]) if x.op == "cast" and isinstance(x.type, Int) and x.type.lo == 0]
 
     def is_counted(env: w.Assignment) -> bool:
         """Whether what is converted to unsigned is a count: a difference below 0 is none."""

@@ -84,10 +84,10 @@ def _is_size(leaf: Term) -> bool:
 def _shares_out(blocks: Term, main: Term) -> bool:
     """Whether an axis has as many blocks as a number of them leaves to each of those along other axes (`x * (most / (x
     * y * z))`): it has none long before ``main`` comes to a limit."""
-    for product in (x for x in search.parts(blocks) if x.op == "mul"):
+    for product in (x for x in t.inside([blocks]) if x.op == "mul"):
         for own, quotient in (product.args, product.args[::-1]):
             shared = t.leaves(own)
-            divisors = (t.leaves(x.args[1]) for x in search.parts(quotient) if x.op == "div")
+            divisors = (t.leaves(x.args[1]) for x in t.inside([quotient]) if x.op == "div")
             if shared and any(shared | {main} <= leaves for leaves in divisors):
                 return True
     return False

@@ -71,7 +71,7 @@ def _limits(launch: Launch) -> list[Term]:
 def _divisors(launch: Launch) -> set[Term]:
     """What the grid or a count divides by serves as the block's size, whatever else it is."""
     assert launch.grid is not None
-    parts = (part for term in (*launch.grid, *_limits(launch)) for part in search.parts(term) if part.op == "div")
+    parts = (part for term in (*launch.grid, *_limits(launch)) for part in t.inside([term]) if part.op == "div")
     return search.leaves_of(part.args[1] for part in parts)
 
 

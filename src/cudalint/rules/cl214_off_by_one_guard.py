@@ -166,7 +166,7 @@ def _maps(launch: Launch, blocks: Term, size: Term, item: Coordinate) -> bool:
     if not asked <= {item.term, t.lnot(item.term)}:
         return False
     n = t.poly(size)
-    if not any(x.op in ("div", "shr") and t.poly(x.args[0]) == n for x in search.parts(blocks)):
+    if not any(x.op in ("div", "shr") and t.poly(x.args[0]) == n for x in t.inside([blocks])):
         return False
     passed = [*(x.args or () for x in host.launches), *(x.args for x in host.calls)]
     numbers = [x for args in passed for x in args if isinstance(x, t.Term)]

@@ -44,11 +44,11 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
             continue
         if any(x.data.kind != "param" for x in (*others, *own)) or (limits and not own):
             return False
-        divided = {x for part in search.parts(term) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
+        divided = {x for part in t.inside([term]) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
         if not others <= divided:
             return False
     # What divides a constant number of threads, as in `dim3(1024 / rows, rows)`, makes no more of them.
-    quotients = [part for term in threads for part in search.parts(term) if part.op == "div"]
+    quotients = [part for term in threads for part in t.inside([term]) if part.op == "div"]
     shares = {x for q in quotients if not t.leaves(q.args[0]) for x in t.leaves(q.args[1])}
     told = own | search.leaves_of(blocks) | shares
     return all(x in told or x.data.kind == "device" or w.instances(x) for x in inner)
@@ -130,7 +130,7 @@ def are_records(launch: Launch, axis: str, divisor: Term) -> bool:
 def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     """Whether the host handles the rest of a floored division elsewhere: another launch or call with the same memory,
     or a loop, that begins where this one ends or that asks for the remainder."""
-    quotients = [p for d in dimensions for p in search.parts(d) if p.op in ("div", "shr") and t.leaves(p)]
+    quotients = [p for d in dimensions for p in t.inside([d]) if p.op in ("div", "shr") and t.leaves(p)]
     if not quotients:
         return False
     dividends = [t.poly(q.args[0]) for q in quotients]
@@ -138,11 +138,11 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     flow, own = launch.flow, _memory(launch.event.args)
 
     def counts(term: Term) -> bool:
-        return any(p.op == "mod" and t.poly(p.args[0]) in dividends for p in search.parts(term))
+        return any(p.op == "mod" and t.poly(p.args[0]) in dividends for p in t.inside([term]))
 
     def rounds_up(term: Term) -> bool:
         # `n / t + (n % t != 0)`: the grid of a launch that does everything by itself.
-        return any(p.op in ("div", "shr") and t.poly(p.args[0]) in dividends for p in search.parts(term))
+        return any(p.op in ("div", "shr") and t.poly(p.args[0]) in dividends for p in t.inside([term]))
 
     def takes(args: Iterable[Value | None] | None, *, starts: bool) -> bool:
         passed = list(args or ())
@@ -171,10 +171,10 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
 def _moves_on(launch: Launch) -> bool:
     """Whether a host loop goes on behind the full blocks (``n -= n / t * t``): its next passes handle the rest."""
     written = [*(launch.event.grid or ()), *(launch.event.block or ())]
-    quotients = {p for d in written for p in search.parts(d) if p.op in ("div", "shr")}
+    quotients = {p for d in written for p in t.inside([d]) if p.op in ("div", "shr")}
     counters = [x.data.data for x in search.leaves_of(written) if x.data.kind == "loop"]
     changes = [x for counter in counters for x in (counter.step, counter.next) if x is not None]
-    return any(_begins(part, quotients) for x in changes for part in search.parts(x))
+    return any(_begins(part, quotients) for x in changes for part in t.inside([x]))
 
 
 def _memory(args: Iterable[Value | None] | None) -> set[Obj] | None:

@@ -91,7 +91,7 @@ def _all_tested(launch: Launch, item: Coordinate) -> bool:
 def _quotient(launch: Launch, found: Short) -> Operation | None:
     """The one division that rounds down, with the place where it is written."""
     assert launch.grid is not None
-    made = set(search.parts(launch.grid["xyz".index(found.axis)]))
+    made = set(t.inside([launch.grid["xyz".index(found.axis)]]))
     rounded = [t.poly(p.args[0]) for p in made if p.op == "mod"]
     quotients = [p for p in made if p.op in ("div", "shr") and t.leaves(p) and t.poly(p.args[0]) not in rounded]
     return width.origin(launch.flow, quotients[0], launch.event) if len(quotients) == 1 else None

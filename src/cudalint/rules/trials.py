@@ -105,7 +105,7 @@ def counts_blocks(term: Term) -> bool:
     """Whether a term tests a block's number against that of all blocks, as ``blockIdx.x == gridDim.x - 1`` does."""
     return any(
         x.op in ("eq", "lt", "le") and {leaf.data.kind for leaf in t.leaves(x)} == {"bid", "gdim"}
-        for x in search.parts(term)
+        for x in t.inside([term])
     )
 
 

@@ -281,7 +281,7 @@ def _grown(
     for main in mains:
         high = main.data.hi if config.max_elements is None else min(main.data.hi, config.max_elements)
         # `1UL << n`: n stays below the type's width
-        shifts = (x for x in search.parts(blocks) if x.op in ("shl", "shr") and t.bare(x.args[1]) is main)
+        shifts = (x for x in t.inside([blocks]) if x.op in ("shl", "shr") and t.bare(x.args[1]) is main)
         high = min([high, _LAST, *(x.type.bits - 1 for x in shifts if isinstance(x.type, Int))])
 
         def enough(n: int, main: Term = main) -> bool:
