@@ -99,3 +99,17 @@ def test_a_condition_inside_an_expression_is_told_and_breaks_nothing(cudalint):
     found = cudalint.json("--stdin-filename", "k.cu", stdin=text)
     assert {f["code"] for f in found} == {"CL002", "CL104", "CL204"}
     assert "must stand where a statement may" in next(f["message"] for f in found if f["code"] == "CL002")
+
+
+def test_what_is_stated_stops_no_experiment(cudalint, write):
+    """The launch that breaks a requirement is run as the code has it, and shows what comes of it."""
+    write(
+        "k.cu",
+        "// cudalint: requires(gridDim.x * blockDim.x >= n)\n"
+        "__global__ void copy(const float *x, float *y, int n) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) y[i] = x[i];\n}\n"
+        "void run(const float *x, float *y, int n) { copy<<<1, 256>>>(x, y, n); }\n",
+    )
+    done = cudalint("confirm", "--backend", "sim", "--select", "CL202", "k.cu")
+    assert "n = 257   wrong@256" in done.stdout
+    assert "at n = 257: held" in done.stdout
