@@ -495,3 +495,17 @@ def test_more_launching_functions_than_are_followed(cudalint, write):
     write("many.cu", "".join(pairs))
     found = cudalint.json("many.cu")
     assert [(x["code"], x["line"]) for x in found] == [("CL203", 202), ("CL001", 1002)]
+
+
+def test_a_return_type_that_asks_for_itself_without_end(cudalint, write):
+    write(
+        "k.cu",
+        "template <int N> __device__ auto f(float x) -> decltype(f<N - 1>(x)) { return x; }\n"
+        "__global__ void k(float *p) { int i = blockIdx.x * blockDim.x + threadIdx.x; p[i] = f<5>(p[i]); }\n"
+        "void run(float *p, int n) { k<<<n / 256, 256>>>(p); }\n",
+    )
+    for command in ("check", "contract", "confirm"):
+        done = cudalint(command, "k.cu")
+        assert "internal error" not in done.stderr
+        assert done.stdout
+    assert "CL203" in cudalint("check", "k.cu").stdout

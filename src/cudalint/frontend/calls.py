@@ -65,6 +65,9 @@ class Signature:
 
 
 _FOR_EVERY_NUMBER = frozenset({"min", "max", "abs", "fabs", "pow", "sqrt", "exp", "log", "floor", "ceil", "round"})
+_MOST_RETURNING = 8
+_returning: list[Syntax] = []
+"""Functions whose return types are being worked out, each for the one before."""
 
 
 def signature(decl: FunctionDecl, bindings: dict[str, Type | int] | None = None) -> Signature:
@@ -78,8 +81,14 @@ def signature(decl: FunctionDecl, bindings: dict[str, Type | int] | None = None)
         lowerer = Lowerer(decl.file.declarations, syntax.scope)
         lowerer.bind_templates(syntax.templates, bindings)
         found = syntax.signatures[key] = _signature(lowerer, syntax)
-        # `-> decltype(f(x))` may call the function itself, whose parameters are known by now
-        found.returns = returned(lowerer, syntax)
+        # `-> decltype(f(x))` may call the function itself, whose parameters are known by now, and
+        # `decltype(f<N - 1>(x))` another instance, as often as it likes.
+        if _returning.count(syntax) < _MOST_RETURNING:
+            _returning.append(syntax)
+            try:
+                found.returns = returned(lowerer, syntax)
+            finally:
+                _returning.pop()
     assert isinstance(found, Signature)
     return found
 
