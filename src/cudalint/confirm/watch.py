@@ -494,7 +494,7 @@ __device__ __forceinline__ bool cudalint_conflict(unsigned long long a, unsigned
 __device__ void cudalint_meet(int kind, int site, long long off, unsigned long long other, unsigned long long mine) {
     if (cudalint_conflict(other, mine)) cudalint_log(kind, site, off, (other & 2047) - 1);
 }
-// What is stored, in 22 bits; ``none`` where that is not known.
+// What is stored, in 22 bits, where that is known.
 struct cudalint_value { bool known; unsigned bits; };
 template <typename T> __device__ cudalint_value cudalint_short(T value) {
     unsigned long long bits = 0;
