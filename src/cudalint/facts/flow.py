@@ -31,6 +31,7 @@ from cudalint.facts.events import (
 )
 from cudalint.facts.expressions import Expressions, from_poly, lambdas, walked
 from cudalint.facts.places import is_computed
+from cudalint.facts.queried import numbers
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
 from cudalint.ir import nodes as ir
@@ -68,6 +69,7 @@ def forget() -> None:
     _hosts.clear()
     walked.clear()
     lambdas.clear()
+    numbers.clear()
     t.reset()
 
 

@@ -18,7 +18,7 @@ from cudalint.facts.events import (
     Record,
     chain,
 )
-from cudalint.facts.queried import answer, only_number
+from cudalint.facts.queried import answer, lasting, only_number
 from cudalint.facts.state import number
 from cudalint.facts.terms import UNKNOWN, Term, const
 from cudalint.ir import nodes as ir
@@ -151,10 +151,12 @@ class Places(Contents):
         return answer(var, self.fn.file.declarations.scope.closure)
 
     def number_of(self, var: ir.Var) -> int | None:
-        """The number that a member of the host is given once and for all."""
-        if self.device or var.kind != "field" or not isinstance(var.type, Int) or self.fn.decl is None:
+        """The number that a member or a variable of the host is given once and for all."""
+        if self.device or not isinstance(var.type, Int) or self.fn.decl is None:
             return None
-        return only_number(var, self.fn.file.declarations.scope.closure)
+        if var.kind == "global":
+            return lasting(var, self.fn.file)
+        return None if var.kind != "field" else only_number(var, self.fn.file.declarations.scope.closure)
 
     def write(self, place: Any, value: Value | None, node: ir.Expr, target: ir.Expr) -> None:
         if place is None:

@@ -3,17 +3,28 @@ however it is spelled, or a number."""
 
 from __future__ import annotations
 
+import os
+import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from cudalint.facts.assigned import children
+from cudalint.facts.assigned import assigned, children
 from cudalint.facts.calls import DEVICE_MEMBERS, DEVICE_QUERIES
+from cudalint.frontend.fold import fold
+from cudalint.frontend.lower import global_variable
 from cudalint.ir import nodes as ir
+from cudalint.ir.types import Int
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from cudalint.frontend.declare import Declarations
+    from cudalint.frontend.declare import Declarations, ValueDecl
+    from cudalint.frontend.source import SourceFile
+
+_MAX_NAMING = 20
+"""Files that may name one variable; where there are more, it is not looked for what they do with it."""
+numbers: dict[tuple[Declarations, str], int | None] = {}
+"""What :func:`lasting` knows of variables, until files are forgotten."""
 
 
 def answer(var: ir.Var, closure: list[Declarations]) -> ir.Expr | None:
@@ -45,6 +56,80 @@ def only_number(var: ir.Var, closure: list[Declarations]) -> int | None:
             return None
     value = found.pop() if found else None
     return value if value is not None and value > 0 else None
+
+
+def lasting(var: ir.Var, file: SourceFile) -> int | None:
+    """The number that a variable of the program begins with and keeps: nothing changes it in any file that can name
+    it. What begins at 0 is filled in elsewhere."""
+    declared = [
+        decl
+        for each in file.declarations.scope.closure
+        for decl in each.values_by_name.get(var.name, ())
+        if decl.lowered.get(()) is var
+    ]
+    if not declared:
+        return None
+    key = declared[0].declarations, declared[0].qualname
+    if key not in numbers:
+        numbers[key] = None  # an initialiser that names its own variable
+        numbers[key] = _lasting(var, declared)
+    return numbers[key]
+
+
+def _lasting(var: ir.Var, declared: list[ValueDecl]) -> int | None:
+    home = declared[0].declarations.file
+    paths = {path for decl in declared for path in home.env.including(decl.declarations.file.path)}
+    if not var.static:
+        paths.update(home.env.siblings(os.path.dirname(home.path)))  # one may declare it for itself
+    paths.difference_update(decl.declarations.file.path for decl in declared)
+    word = re.compile(rf"\b{re.escape(var.name)}\b".encode())
+    naming = [path for path in sorted(paths) if word.search(home.env.content(path))]
+    if len(naming) > _MAX_NAMING:
+        return None
+    others = [x.declarations for x in map(home.env.file, naming) if x.error is None]
+    everywhere = list(dict.fromkeys([*(decl.declarations for decl in declared), *others]))
+    same = [x for each in everywhere for x in each.values_by_name.get(var.name, ()) if x.enum is None]
+    defined = [(x, of) for x in same if x.qualname == declared[0].qualname and (of := global_variable(x)).init]
+    if len(defined) != 1 or len({x.qualname for x in same}) != 1:
+        return None
+    decl, definition = defined[0]
+    for each in everywhere:
+        places = {*each.changes(var.name)} - ({definition.start} if each is decl.declarations else set())
+        functions = list(_changing(places, each))
+        if any(_is_changed(function, var.name) for function in functions):
+            return None
+        if any(not any(x.start <= at < x.end for x in functions) for at in places):
+            return None  # outside of functions too, a variable's address can be taken
+    given: dict[ir.Var, int] = {}
+    for item in _inside(definition.init):
+        if isinstance(item, ir.Ref) and not item.var.const:
+            number = lasting(item.var, decl.declarations.file)
+            if number is None:
+                return None
+            given[item.var] = number
+    value = fold(definition.init, given=given)
+    return definition.type.wrap(value) if value and value > 0 and isinstance(definition.type, Int) else None
+
+
+def _is_changed(function: ir.Function, name: str) -> bool:
+    """Whether a function sets a variable of the program, or hands it to others that may."""
+    if any(x.name == name and x.kind == "global" for x in assigned(function.body, {})):
+        return True
+    for item in _inside(function.body):
+        target = item.operand if isinstance(item, ir.AddrOf) else None
+        if isinstance(item, ir.Binary) and item.op == ">>" and not isinstance(item.left.type, Int):
+            target = item.right  # `std::cin >> n`
+        if isinstance(target, ir.Ref) and target.var.name == name and target.var.kind == "global":
+            return True
+    return False
+
+
+def _inside(node: object) -> Iterator[object]:
+    stack = [node]
+    while stack:
+        item = stack.pop()
+        yield item
+        stack.extend(children(item))
 
 
 def _constant(node: ir.Expr) -> int | None:

@@ -8,13 +8,16 @@ from cudalint.ir.nodes import Binary, Call, Cast, Cond, Const, Construct, Logica
 from cudalint.ir.types import Float, Int
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cudalint.ir.nodes import Expr, Var
 
 _DEPTH = 100
+_NOTHING: Mapping[Var, int] = {}
 
 
-def fold(expr: Expr | None, depth: int = 0) -> int | None:
-    """The value of an integer constant expression as its type holds it, or None."""
+def fold(expr: Expr | None, depth: int = 0, given: Mapping[Var, int] = _NOTHING) -> int | None:
+    """The value of an integer constant expression as its type holds it, or None; some variables in it are ``given``."""
     if expr is None or depth > _DEPTH:
         return None
     kind = type(expr)
@@ -22,8 +25,9 @@ def fold(expr: Expr | None, depth: int = 0) -> int | None:
         value = expr.value  # type: ignore[attr-defined]  # a Const
         return int(value) if isinstance(value, int) else None
     if kind is Ref:
-        return fold_var(expr.var, depth + 1)  # type: ignore[attr-defined]  # a Ref
-    value = _fold(expr, depth + 1)
+        var: Var = expr.var  # type: ignore[attr-defined]  # a Ref
+        return given[var] if var in given else fold_var(var, depth + 1)
+    value = _fold(expr, depth + 1, given)
     if value is None:
         return None
     return expr.type.wrap(value) if isinstance(expr.type, Int) else None
@@ -40,9 +44,9 @@ def fold_var(var: Var, depth: int = 0) -> int | None:
     return None if value is None else var.type.wrap(value)
 
 
-def _fold(expr: Expr, depth: int) -> int | None:
+def _fold(expr: Expr, depth: int, given: Mapping[Var, int]) -> int | None:
     if isinstance(expr, Binary):
-        a, b = fold(expr.left, depth), fold(expr.right, depth)
+        a, b = fold(expr.left, depth, given), fold(expr.right, depth, given)
         if a is None or b is None or not isinstance(expr.optype, Int):
             return None
         return binary(expr.op, expr.optype.wrap(a), b if expr.op in ("<<", ">>") else expr.optype.wrap(b))
@@ -50,31 +54,31 @@ def _fold(expr: Expr, depth: int) -> int | None:
         if isinstance(expr.operand, Const) and isinstance(expr.operand.value, float) and isinstance(expr.type, Int):
             value = expr.operand.value
             return int(value) if abs(value) < 2.0**63 else None
-        return fold(expr.operand, depth)
+        return fold(expr.operand, depth, given)
     if isinstance(expr, SizeOf):
         return expr.of.size
     if isinstance(expr, Unary):
-        a = fold(expr.operand, depth)
+        a = fold(expr.operand, depth, given)
         if a is None:
             return None
         return {"-": -a, "+": a, "~": ~a, "!": int(not a)}[expr.op]
     if isinstance(expr, Logical):
-        a = fold(expr.left, depth)
+        a = fold(expr.left, depth, given)
         if a is None:
             return None
         if bool(a) == (expr.op == "||"):
             return int(bool(a))
-        b = fold(expr.right, depth)
+        b = fold(expr.right, depth, given)
         return None if b is None else int(bool(b))
     if isinstance(expr, Cond):
-        a = fold(expr.cond, depth)
+        a = fold(expr.cond, depth, given)
         if a is None or isinstance(expr.type, Float):
             return None
-        return fold(expr.then if a else expr.other, depth)
+        return fold(expr.then if a else expr.other, depth, given)
     if isinstance(expr, Call) and len(expr.args) == 2 and expr.target is None and not expr.receiver:
         name = expr.name.rpartition("::")[2]
         if name in ("min", "max"):
-            a, b = fold(expr.args[0], depth), fold(expr.args[1], depth)
+            a, b = fold(expr.args[0], depth, given), fold(expr.args[1], depth, given)
             if a is None or b is None or not isinstance(expr.type, Int):
                 return None
             a, b = expr.type.wrap(a), expr.type.wrap(b)

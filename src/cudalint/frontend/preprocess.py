@@ -72,6 +72,21 @@ class Environment:
     def file(self, path: str) -> SourceFile:
         raise LookupError(path)
 
+    def content(self, path: str) -> bytes:
+        """A file's bytes, for a search in its text."""
+        del path
+        return b""
+
+    def including(self, path: str) -> list[str]:
+        """The project's files that include ``path``, however indirectly."""
+        del path
+        return []
+
+    def siblings(self, folder: str) -> list[str]:
+        """The project's files in a folder."""
+        del folder
+        return []
+
     def standard(self, path: str) -> str | None:
         """The language standard that ``path`` is compiled with (``c++17``), where it is known."""
         del path
