@@ -121,8 +121,7 @@ def _steps(flow: Flow, loop: Loop, axis: str) -> Iterator[int]:
     """The extent of a block that a constant written in its place means: a loop goes over data from each thread's own
     element on in steps of it. Where only some threads come to the loop, they alone have to be so many."""
     asked = {x for guard in chain(loop.guard) for x in t.leaves(guard.term)}
-    touched = any(loop.first <= a.seq <= loop.last for a in flow.accesses)
-    if not touched or not asked.isdisjoint(TID.values()):
+    if not flow.within(loop) or not asked.isdisjoint(TID.values()):
         return
     for item in loop.inductions.values():
         if item.init is None or item.step is None or item.limit is None:
@@ -155,7 +154,7 @@ def _filled(access: Access, axis: str) -> int:
 
 def _distance(flow: Flow, loop: Loop, counter: Term) -> bool:
     return any(
-        loop.first <= a.seq <= loop.last and a.index is not None and counter in t.leaves(a.index) for a in _shared(flow)
+        a.obj.kind == "shared" and a.index is not None and counter in t.leaves(a.index) for a in flow.within(loop)
     )
 
 

@@ -321,7 +321,7 @@ def _single(kernel: Kernel) -> Iterator[Requirement]:
     flow = kernel.flow
     touched = [a for a in flow.accesses if a.obj.kind == "global"]
     walked = {
-        x for loop in flow.loops if any(loop.first <= a.seq <= loop.last for a in touched) for x in _strides(loop)
+        x for loop in flow.loops if any(a.obj.kind == "global" for a in flow.within(loop)) for x in _strides(loop)
     }
     if flow.calls or flow.opaques or not flow.complete:
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal
 
 from cudalint.facts.terms import INF, Atom, Poly, Term, atom
@@ -9,7 +11,7 @@ from cudalint.ir.types import I64
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cudalint.ir.nodes import Call, Expr, Function, FunctionDecl, Launch, Node, Return, Var
     from cudalint.ir.types import Type
@@ -141,6 +143,17 @@ def conjuncts(guard: Guard | None) -> Iterator[Term]:
     """Every single condition that holds, ``&&`` taken apart."""
     for item in chain(guard):
         yield from conjuncts_of(item.term)
+
+
+def conditions(guards: Iterable[Guard | None]) -> Iterator[Term]:
+    """Every single condition that holds at some of the guards, those of a guard that several come after once."""
+    seen: set[Guard] = set()
+    for guard in guards:
+        for item in chain(guard):
+            if item in seen:
+                break
+            seen.add(item)
+            yield from conjuncts_of(item.term)
 
 
 def conjuncts_of(term: Term) -> Iterator[Term]:
@@ -339,6 +352,9 @@ class Ending(NamedTuple):
     members: dict[str, Term]
 
 
+_seq = attrgetter("seq")
+
+
 class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
@@ -389,6 +405,11 @@ class Flow:
         """Expressions without a type where an integer counts: compared with one, converted to one, launched with."""
         self.complete = True
         """False when the budget ended the walk early: rules that need all of the function are silent."""
+
+    def within(self, loop: Loop) -> list[Access]:
+        """The accesses in a loop. They stand in the order of their sequence numbers."""
+        first = bisect_left(self.accesses, loop.first, key=_seq)
+        return self.accesses[first : bisect_right(self.accesses, loop.last, lo=first, key=_seq)]
 
     def unlink(self) -> None:
         """Empties the flow and takes its cycles apart, so that it goes at once and not when a collection finds it."""

@@ -469,8 +469,8 @@ def case(launch: Launch, host: Mapping[Term, int]) -> Case | None:
     """The launch at host sizes; None where a dimension has no value there."""
     if launch.grid is None or launch.block is None:
         return None
-    try:
-        numbers = [int(t.evaluate(x, host)) for x in (*launch.grid, *launch.block)]
-    except t.Undefined:
+    values = [t.evaluated(x, host) for x in (*launch.grid, *launch.block)]
+    if None in values:
         return None
+    numbers = [int(x) for x in values]
     return Case(launch, host, (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5]))

@@ -500,12 +500,7 @@ class Replay:
 
     def value(self, term: Term, env: dict[Term, Any]) -> Any:
         self.budget -= 1 + t.size(term) // _LARGE
-        if self.budget < 0:
-            return None
-        try:
-            return t.evaluate(term, env)
-        except t.Undefined:
-            return None
+        return t.evaluated(term, env) if self.budget >= 0 else None
 
     # --- accesses
 

@@ -432,22 +432,28 @@ def evaluate(term: Term, env: Mapping[Term, Any], *, exact: bool = True) -> Any:
     ``exact`` wraps as the machine does; without it, integer arithmetic is that of the mathematical
     integers. Raises :class:`Undefined`.
     """
-    if term.op == "const":
-        return term.data
-    program = term.programs[exact]
-    if program is None:
-        program = _Program(term, exact)
-        term.programs = (term.programs[0], program) if exact else (program, term.programs[1])
-    value = program.run(env)
+    value = evaluated(term, env, exact)
     if value is None:
         raise Undefined
     return value
 
 
+def evaluated(term: Term, env: Mapping[Term, Any], exact: bool = True) -> Any:
+    """As :func:`evaluate`, but None where there is no value: for whoever asks so often that an exception costs."""
+    if term.op == "const":
+        return term.data
+    return (term.programs[exact] or _program(term, exact)).run(env)
+
+
+def _program(term: Term, exact: bool) -> _Program:
+    program = _Program(term, exact)
+    term.programs = (term.programs[0], program) if exact else (program, term.programs[1])
+    return program
+
+
 def size(term: Term) -> int:
     """How many different values a term is made of, itself included: what evaluating it costs."""
-    program = term.programs[1] or term.programs[0]
-    return len(program.steps) if program is not None else len(_places(term))
+    return len((term.programs[1] or term.programs[0] or _program(term, True)).steps)
 
 
 def inside(terms: Iterable[Term]) -> Iterator[Term]:
@@ -491,8 +497,9 @@ class _Program:
 
     def without(self, env: Mapping[Term, Any]) -> Any:
         """The value where some step may have none."""
-        if any(env.get(atom) is None for atom in self.required):
-            return None
+        for atom in self.required:
+            if env.get(atom) is None:
+                return None
         self.lacking += 1
         if self.lacking == _OFTEN:
             self.lenient = _function(self, None)
@@ -625,10 +632,10 @@ def _function(
     """A Python function with the program's steps as statements.
 
     It holds where every step has a value, which is nearly always, and leaves the rest to ``without``; where there is
-    no such function, each step sees for itself whether its operands have values.
+    no such function, each step sees for itself whether its operands have values. A fault in it is one step's.
     """
     places, steps = _places(program.term), program.steps
-    names: dict[str, Any] = {"without": without}
+    names: dict[str, Any] = {"without": without, "interpreted": partial(_execute, steps), "faults": _FAULTS}
     lines: list[str] = []
 
     def unless(test: str, do: str) -> None:
@@ -683,16 +690,10 @@ def _function(
                 present(here)
             if item.op in _WRAPPING and program.exact and isinstance(type_, Int):
                 wrapped(here, at, type_)
-    source = "\n".join(["def run(env):", " get = env.get", *lines, f" return v{len(places) - 1}"])
-    exec(source, names)  # made of the texts below and of numbers: nothing of the source that is checked
-    function: Callable[[Mapping[Term, Any]], Any] = names["run"]
-
-    def run(env: Mapping[Term, Any]) -> Any:
-        try:
-            return function(env)
-        except _FAULTS:
-            return _execute(steps, env)
-
+    body = [" get = env.get", *lines, f" return v{len(places) - 1}"]
+    source = ["def run(env):", " try:", *(f" {x}" for x in body), " except faults:", "  return interpreted(env)"]
+    exec("\n".join(source), names)  # made of the texts below and of numbers: nothing of the source that is checked
+    run: Callable[[Mapping[Term, Any]], Any] = names["run"]
     return run
 
 

@@ -211,6 +211,12 @@ def _chosen(
     return None
 
 
+def refuted(conditions: Iterable[Term], env: Assignment) -> bool:
+    """Whether a condition is false whatever the values are that are missing: a product with a factor of 0 is 0."""
+    known = {x: t.const(v, x.type) for x, v in env.items()}
+    return any(t.substitute(c, known) is t.FALSE for c in conditions)
+
+
 def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:
     """The conditions that speak of one of ``leaves``."""
     wanted = set(leaves)
@@ -219,8 +225,10 @@ def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:
 
 def holds(goal: Callable[[Assignment], bool] | Term, env: Assignment) -> bool:
     """Whether ``goal`` is true; false where it has no value."""
+    if isinstance(goal, t.Term):
+        return bool(t.evaluated(goal, env))
     try:
-        return bool(t.evaluate(goal, env)) if isinstance(goal, t.Term) else goal(env)
+        return goal(env)
     except t.Undefined:
         return False
 
@@ -228,12 +236,12 @@ def holds(goal: Callable[[Assignment], bool] | Term, env: Assignment) -> bool:
 def allowed(condition: Term, env: Assignment) -> bool:
     """Whether ``condition`` permits the assignment: true where a value is missing that it asks for, false where it
     has none for these (a division by zero comes before the launch)."""
-    try:
-        return bool(t.evaluate(condition, env))
-    except t.Undefined:
-        leaves = t.leaves(condition)
-        if leaves <= env.keys():
-            return False
-        # A product is 0 with any of its factors, whatever the others are.
-        nothing = {x: t.const(0, x.type) for x in leaves if env.get(x) == 0 and isinstance(x.type, Int)}
-        return not nothing or t.substitute(condition, nothing) is not t.FALSE
+    value = t.evaluated(condition, env)
+    if value is not None:
+        return bool(value)
+    leaves = t.leaves(condition)
+    if leaves <= env.keys():
+        return False
+    # A product is 0 with any of its factors, whatever the others are.
+    nothing = {x: t.const(0, x.type) for x in leaves if env.get(x) == 0 and isinstance(x.type, Int)}
+    return not nothing or t.substitute(condition, nothing) is not t.FALSE

@@ -97,8 +97,8 @@ def _single_block(kernel: Kernel, axis: str) -> bool:
 
 def _other_coordinate(kernel: Kernel, walk: Walk, axis: str) -> bool:
     """Whether an address in the loop depends on the block in another way than through the loop's index."""
-    for access in kernel.flow.accesses:
-        if access.obj.kind != "global" or not walk.loop.first <= access.seq <= walk.loop.last:
+    for access in kernel.flow.within(walk.loop):
+        if access.obj.kind != "global":
             continue
         if access.scalar is None:
             return True
@@ -411,7 +411,7 @@ def _whole_grid(kernel: Kernel, walk: Walk, axis: str, *, by_thread: bool) -> Fi
     if step is None:
         return None
     if not by_thread:
-        reached = [a for a in kernel.flow.accesses if a.obj.kind == "global" and loop.first <= a.seq <= loop.last]
+        reached = [a for a in kernel.flow.within(loop) if a.obj.kind == "global"]
         if not isinstance(step, ir.Special) or any(
             a.scalar is None or TID[axis] not in kernels.ids_of(t.atoms_of(a.scalar)) for a in reached
         ):

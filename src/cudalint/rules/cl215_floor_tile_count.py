@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
-from cudalint.facts.events import conjuncts, conjuncts_of
+from cudalint.facts.events import conditions, conjuncts_of
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
@@ -80,8 +80,8 @@ def floored(kernel: Kernel, loop: Loop) -> Tiles | None:
         return None
     tiled: Poly | None = each if step == shapes.ONE else shapes.ONE
     accesses = []
-    for access in kernel.flow.accesses:
-        if loop.first <= access.seq <= loop.last and access.obj.kind == "global" and access.scalar is not None:
+    for access in kernel.flow.within(loop):
+        if access.obj.kind == "global" and access.scalar is not None:
             within = _within(access, loop, each if step == shapes.ONE else step)
             if within is not None:
                 accesses.append((access, within))
@@ -145,12 +145,12 @@ def _rest(kernel: Kernel, tiles: Tiles) -> bool:
         if other is not loop:
             terms += [x.init for x in other.inductions.values() if x.init is not None]
             terms += [other.cond] if other.cond is not None else []
-    within = [a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last]
-    if any(x.data.kind == "exit" for g in {a.guard for a in within} for c in conjuncts(g) for x in t.leaves(c)):
+    within = kernel.flow.within(loop)
+    if any(x.data.kind == "exit" for c in conditions({a.guard for a in within}) for x in t.leaves(c)):
         return True
     outside = [a for a in kernel.flow.accesses if not loop.first <= a.seq <= loop.last]
     terms += [a.index for a in outside if a.index is not None]
-    terms += [c for g in {a.guard for a in outside} for c in conjuncts(g)]
+    terms += conditions({a.guard for a in outside})
     everything = list(t.inside(terms))
     counts = {x for x in everything if x.op == "div" and t.poly(x.args[0]) == tiles.size}
     for part in everything:

@@ -100,7 +100,7 @@ def _counted(kernel: Kernel, loop: Loop) -> _Sync | None:
     """A loop that does nothing but look at a counter in global memory which every block has raised before."""
     if loop.cond is None:
         return None
-    inside = [a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last]
+    inside = kernel.flow.within(loop)
     watched = {a.obj for a in inside}
     if len(watched) != 1 or any(a.mode in ("w", "rw") or a.obj.kind != "global" for a in inside):
         return None

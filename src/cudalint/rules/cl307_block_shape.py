@@ -175,7 +175,7 @@ def _halving(kernel: Kernel) -> Iterator[_Tree]:
             two = by.op == "const" and by.data == (1 if info.next.op == "shr" else 2) and t.bare(own) is info.term
             width = _doubled(info.init)
             if two and width is not None and _adds_pair(kernel, loop.first, loop.last, info.term):
-                yield _Tree(next(a for a in kernel.flow.accesses if loop.first <= a.seq <= loop.last), width)
+                yield _Tree(kernel.flow.within(loop)[0], width)
 
 
 def _gathered(kernel: Kernel, tree: _Tree) -> bool:

@@ -612,10 +612,8 @@ def _choose(
 
 
 def _truth(cond: Term, env: Mapping[Term, int | float]) -> bool | None:
-    try:
-        return bool(t.evaluate(cond, env))
-    except t.Undefined:
-        return None
+    value = t.evaluated(cond, env)
+    return None if value is None else bool(value)
 
 
 _PASSES = 64

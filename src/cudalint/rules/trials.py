@@ -150,8 +150,8 @@ def _lets_through(launch: Launch, env: dict[Term, int]) -> bool:
 def value(term: Term, env: dict[Term, int]) -> Any:
     """The value of a term; None where it has none."""
     try:
-        return t.evaluate(term, env)
-    except (t.Undefined, OverflowError):
+        return t.evaluated(term, env)
+    except OverflowError:
         return None
 
 

@@ -158,10 +158,7 @@ def smallest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
 
 def value(term: Term, env: dict[Term, int], *, exact: bool = True) -> int | None:
     """The value of a term, None where it has none."""
-    try:
-        found = t.evaluate(term, env, exact=exact)
-    except t.Undefined:
-        return None
+    found = t.evaluated(term, env, exact)
     return int(found) if isinstance(found, (int, float)) else None
 
 
