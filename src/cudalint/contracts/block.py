@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, shapes
 from cudalint.facts import terms as t
-from cudalint.facts.events import chain, conjuncts, conjuncts_of
+from cudalint.facts.events import chain, conditions, conjuncts, conjuncts_of
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.lazy import NamedTuple
@@ -66,8 +66,10 @@ def shape(flow: Flow) -> Shape:
             _room(access, most)
     for term in t.inside(_terms(flow)):
         _part(term, multiple)
+    places = [expand(a.scalar) for a in flow.accesses if a.scalar]
+    whole = list(whole_tiles(flow))
     for at, axis in enumerate("xyz"):
-        extents = {x for a in flow.accesses if a.scalar for x in _tiles(expand(a.scalar), axis)}
+        extents = {x for p in places for x in _tiles(p, axis)}
         extents |= {x for loop in flow.loops for x in _steps(flow, loop, axis)}
         extents = set(_stated(flow, axis)) or extents
         if len(extents) == 1 and 0 < min(extents) <= most[at]:
@@ -75,7 +77,7 @@ def shape(flow: Flow) -> Shape:
         elif power[at]:
             ahead = (t.constant(t.add(a.scalar, {(TID[axis],): 1}, -1)) for a in _shared(flow) if a.scalar)
             least[at] = min(most[at], max([1, *(2 * x for x in ahead if x is not None)]))
-        slots = [tile.slots for tile in whole_tiles(flow) if tile.axis == axis]
+        slots = [tile.slots for tile in whole if tile.axis == axis]
         slots += [x for x in (_filled(a, axis) for a in _shared(flow)) if x <= most[at]]
         least[at] = max(least[at], min(max(slots, default=1), most[at]))
     groups = [_together(x) for x in flow.collectives if x.reads]
@@ -142,9 +144,11 @@ def _stated(flow: Flow, axis: str) -> Iterator[int]:
 def _filled(access: Access, axis: str) -> int:
     """The slots of an array of which each thread stores its own, where the only test is whether it has one; 1 of any
     other."""
+    if access.mode != "w" or len(access.dims) != 1:
+        return 1
     tests = list(conjuncts(access.guard))
     bounds = [x for x in shapes.upper_bounds(access.guard) if x.left == {(TID[axis],): 1}]
-    if access.mode != "w" or len(access.dims) != 1 or len(tests) != 1 or len(bounds) != 1:
+    if len(tests) != 1 or len(bounds) != 1:
         return 1
     (index, extent), limit = access.dims[0], t.constant(bounds[0].limit)
     if _own_slot(index) != axis or limit is None or extent != limit + bounds[0].inclusive:
@@ -296,8 +300,7 @@ def _terms(flow: Flow) -> Iterator[Term]:
         if access.index is not None:
             yield access.index
         yield from (index for index, _ in access.dims)
-    for guard in {event.guard for event in (*flow.accesses, *flow.barriers, *flow.collectives)}:
-        yield from conjuncts(guard)
+    yield from conditions({event.guard for event in (*flow.accesses, *flow.barriers, *flow.collectives)})
 
 
 def _part(term: Term, multiple: list[int]) -> None:

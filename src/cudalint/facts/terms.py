@@ -77,6 +77,7 @@ Poly = dict[tuple[Term, ...], int]
 
 _table: dict[tuple[Any, ...], Term] = {}
 _nonlinear: dict[tuple[Any, ...], Term] = {}
+_zeroed: dict[tuple[Term, frozenset[Term]], Term] = {}
 _negated: dict[Term, Term] = {}
 """Conjunctions and disjunctions: one may be part of many."""
 _MAX_MONOMIALS = 48
@@ -91,6 +92,7 @@ def reset() -> None:
     _table.update(_PERMANENT)
     _nonlinear.clear()
     _negated.clear()
+    _zeroed.clear()
 
 
 _count = 0
@@ -889,6 +891,14 @@ def substitute(term: Term, mapping: Mapping[Term, Term], memo: dict[Term, Term] 
         result = term if all(x is y for x, y in zip(args, term.args)) else rebuild(term, args)
     memo[term] = result
     return result
+
+
+def with_zeros(term: Term, atoms: frozenset[Term]) -> Term:
+    """``term`` with 0 for some of its atoms."""
+    found = _zeroed.get((term, atoms))
+    if found is None:
+        found = _zeroed[term, atoms] = substitute(term, {x: const(0, x.type) for x in atoms})
+    return found
 
 
 def rebuild(term: Term, args: list[Term]) -> Term:

@@ -236,6 +236,9 @@ def replace(p: Poly, item: Term, by: Poly) -> Poly | None:
     """``p`` with an atom replaced by a polynomial; None where that grows out of hand."""
     result: Poly = {}
     for monomial, coefficient in p.items():
+        if item not in monomial:
+            result = t.add(result, {monomial: coefficient})
+            continue
         product: Poly = {(): coefficient}
         for factor in monomial:
             grown = t.multiply(product, by if factor is item else {(factor,): 1})

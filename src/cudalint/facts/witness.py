@@ -188,6 +188,11 @@ def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | Non
         return env
 
 
+def undecided(conditions: Iterable[Term], sizes: Iterable[Term]) -> bool:
+    """Whether some condition on sizes hangs on something too that is none."""
+    return any(not _can_be_chosen(x) for c in relevant(conditions, sizes) for x in t.leaves(c))
+
+
 def _can_be_chosen(leaf: Term) -> bool:
     return leaf.data.kind in _CHOSEN and isinstance(leaf.type, Int) and leaf.data.level < t.UNKNOWN
 
@@ -243,5 +248,5 @@ def allowed(condition: Term, env: Assignment) -> bool:
     if leaves <= env.keys():
         return False
     # A product is 0 with any of its factors, whatever the others are.
-    nothing = {x: t.const(0, x.type) for x in leaves if env.get(x) == 0 and isinstance(x.type, Int)}
-    return not nothing or t.substitute(condition, nothing) is not t.FALSE
+    nothing = frozenset(x for x in leaves if env.get(x) == 0 and isinstance(x.type, Int))
+    return not nothing or t.with_zeros(condition, nothing) is not t.FALSE

@@ -161,10 +161,10 @@ def dimensions(grid: tuple[int, int, int], block: tuple[int, int, int]) -> dict[
 
 def coordinates(block_index: tuple[int, int, int], thread_index: tuple[int, int, int]) -> dict[Term, int]:
     """The atoms of ``blockIdx`` and ``threadIdx`` with these values."""
-    result = {}
-    for i, axis in enumerate("xyz"):
-        result[BID[axis]], result[TID[axis]] = block_index[i], thread_index[i]
-    return result
+    return dict(zip(_COORDINATES, (*block_index, *thread_index), strict=True))
+
+
+_COORDINATES = (*BID.values(), *TID.values())
 
 
 def on_axis(axis: str, value: int, other: int = 0) -> Triple:
@@ -581,8 +581,9 @@ def _part(
     if data:
         # Any two threads with different data show it; the second thread has what the first has not.
         everyone = everyone[:2] if len(blocks) == 1 else [everyone[0], everyone[-1]]
+    here: dict[Term, int] = dict(env)
     for thread, block in everyone:
-        here = {**env, **coordinates(block, thread)}
+        here.update(coordinates(block, thread))
         value = _choose(cond, here, data, free, want=first is None) if data else _truth(cond, here)
         if value is None:
             return None

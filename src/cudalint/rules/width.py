@@ -372,9 +372,13 @@ def decisive(env: Mapping[Term, int], terms: Iterable[Term]) -> dict[Term, int]:
 
 def named(env: dict[Term, int], called: Mapping[Term, str] = _NO_NAMES) -> dict[str, int]:
     """Sizes by name, in the order in which the source has them, launch built-ins left out; ``called`` are other names
-    for some."""
-    kept = sorted(filter(search.is_shown, env), key=lambda a: a.key)
-    return {called.get(a, a.data.name): env[a] for a in kept}
+    for some. A size that something unseen may have changed on the way has a value before and after: the larger one is
+    told."""
+    found: dict[str, int] = {}
+    for atom in sorted(filter(search.is_shown, env), key=lambda a: a.key):
+        name = called.get(atom, atom.data.name)
+        found[name] = max(env[atom], found.get(name, env[atom]))
+    return found
 
 
 def grid_env(grid: Triple, block: Triple) -> dict[Term, int]:
