@@ -1446,3 +1446,32 @@ def test_what_two_variables_are_given_has_the_name_of_neither(cudalint: Cudalint
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL205", "shape.cu")
     assert "`(packed ? heads : shape[1])`" in finding["message"]
+
+
+def test_a_count_of_which_nothing_is_left_launches_nothing(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    """2^32 elements come out as none, and the host launches only where there are blocks: one more element shows it."""
+    write("shares.cu", """
+        #include <cuda/cmath>
+        #include <cstdint>
+        #include <vector>
+        int devices();
+        __global__ void scale(float* x, int64_t offset, unsigned n) {
+            int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) x[offset + i] *= 2;
+        }
+        void scaled(float* x, const std::vector<float>& of, int64_t repeats) {
+            unsigned n = of.size();
+            unsigned blocks = ::cuda::ceil_div<int64_t>(repeats * n, 256);
+            if (blocks > 0) scale<<<blocks, 256>>>(x, 0, n);
+        }
+        void shared(float* x, const std::vector<float>& of) {
+            unsigned n = of.size() / 4;
+            for (int k = 0; k < devices(); k++) {
+                int64_t share = (n + devices() - 1) / devices();
+                if (k * share >= n) break;
+                unsigned blocks = ::cuda::ceil_div<int64_t>(n - k * share, 256);
+                if (blocks > 0) scale<<<blocks, 256>>>(x, k * share, n);
+            }
+        }""")  # fmt: skip
+    found = cudalint.json("--select", "CL106", "shares.cu")
+    assert [x["witness"]["values"] for x in found] == [{"count": (1 << 32) + 1, "count in 32 bits": 1}] * 2

@@ -224,11 +224,15 @@ def _extremum(walker: Walker, node: ir.Call, name: str) -> Value:
 
 
 def _ceil_div(walker: Walker, node: ir.Call, name: str) -> Value:
-    """PyTorch's division that rounds up, of two numbers of one type."""
+    """The division that rounds up of PyTorch, of two numbers of one type, and of CUDA, which adds nothing before."""
     args = [walker.value(a) for a in node.args]
+    terms = [x for x in args if isinstance(x, Term)]
+    if node.name.removeprefix("::") == "cuda::ceil_div" and len(terms) == 2 and isinstance(node.type, Int):
+        number, by = (walker.convert(x, node.type, a) for x, a in zip(terms, node.args))
+        rest = t.compare("!=", t.binary("mod", number, by, node.type), t.const(0, node.type))
+        return t.binary("add", t.binary("div", number, by, node.type), t.convert(rest, node.type), node.type)
     if name == "ceil_div" and not node.name.startswith("at::"):
         return walker.unseen(node, args)  # somebody else's
-    terms = [x for x in args if isinstance(x, Term)]
     if len(args) != 2 or len(terms) != 2 or not isinstance(type_ := terms[0].type, Int):
         return walker.unseen(node, args)
     number, by = terms[0], walker.convert(terms[1], type_, node.args[1])

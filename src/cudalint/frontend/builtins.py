@@ -116,6 +116,13 @@ def _extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
     return common(a, b)
 
 
+def _of_two_types(args: list[Expr], targs: list[Type | Expr]) -> Type:
+    """``cuda::ceil_div``: of the common type of two numbers, each of its own type."""
+    given = [x for x in targs if isinstance(x, Type)]
+    a, b = (given[k] if k < len(given) else _type(args, k) for k in (0, 1))
+    return a if a is b else common(a, b)
+
+
 def _std_extreme(args: list[Expr], targs: list[Type | Expr]) -> Type:
     if targs and isinstance(targs[0], Type):
         return targs[0]
@@ -256,6 +263,7 @@ RETURNS: dict[str, Type | Rule] = {
     "cooperative_groups::wait_prior": VOID, "cooperative_groups::memcpy_async": VOID,
     "coalesced_threads": Struct("cooperative_groups::coalesced_group"),
     "this_multi_grid": Struct("cooperative_groups::multi_grid_group"),
+    "cuda::ceil_div": _of_two_types,
     "isaligned": BOOL, "accumulate": _value(2), "distance": I64, "count": I64, "count_if": I64,
     "is_same_v": BOOL, "is_same": BOOL, "thread_rank": U32, "get_extent": U64,
 }  # fmt: skip

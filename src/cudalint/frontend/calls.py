@@ -502,8 +502,9 @@ class Calls(Expressions):
 
     def known(self, name: str) -> bool:
         """Whether CUDA or the standard library has a function of this name that we know."""
-        last = name.rpartition("::")[2]
-        return last in RETURNS or last in _GROUPS
+        full = self.scope.expand(name)
+        last = full.rpartition("::")[2]
+        return full in RETURNS or last in RETURNS or last in _GROUPS
 
     def declared_elsewhere(self, name: str, args: list[Expr], targs: list[Type | Expr]) -> Type | None:
         """The type of a call of a function that CUDA or the standard library declares."""

@@ -245,23 +245,33 @@ def _draft(
     asked = [*w.relevant(conditions, leaves), *(launch.grid or ())]
     held = (int(c) for c in w.constants(asked) if 0 < c <= _EDGE)
     beyond = sorted({1, *(n for c in held for n in (c, c + 1))})
+    # What is checked in a way that is not followed is most likely checked to be there.
+    checked = w.undecided(conditions, leaves)
     for main, others in width.tries(free):
         env = {**width.others_at(launch, leaves, others, config), **fixed}
 
-        def over(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
-            found = width.value(count, {**env, main: n}, exact=False)
-            return found is not None and found > top
+        def first(past: int, main: Term = main, env: dict[Term, int] = env) -> int | None:
+            """The smallest size that makes the count larger than that."""
 
-        least = width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
+            def over(size: int) -> bool:
+                found = width.value(count, {**env, main: size}, exact=False)
+                return found is not None and found > past
+
+            return width.smallest(max(0, reach.interval(main)[0]), min(reach.high(main), _LAST), over)
+
+        least = first(top)
         if least is None:
             continue
         # A check of the shortened count turns away what comes out negative, or below what it is held against; a grid
         # made of it, what comes out below what it is divided by.
         tries = [n for n in (least, *((1 << 32) + c for c in beyond)) if least <= n <= reach.high(main)]
+        if checked and not to.wrap(width.value(count, {**env, main: least}) or 0):
+            tries = [*filter(None, [first(1 << 32)]), *tries]
         env[main] = next(
             (
                 n for n in tries
                 if w.completed({**env, main: n}, conditions) is not None
+                and not w.refuted(conditions, {**env, main: n})
                 and _launched(launch, count, {**env, main: n}, axis)
             ),
             0,
