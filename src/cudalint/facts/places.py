@@ -55,8 +55,7 @@ class Places(Contents):
                 return None
             return self.memory(pointer, node)
         if isinstance(node, ir.Cast):
-            operand = self.place(node.operand)
-            return operand if operand is not None and operand[0] == "var" else None
+            return self.recast(node, self.place(node.operand))
         if isinstance(node, (ir.Assign, ir.IncDec)):
             self.value(node)
             target = node.target
@@ -64,6 +63,20 @@ class Places(Contents):
                 target = target.target  # what they do is done
             return self.place(target)
         return None
+
+    def recast(self, node: ir.Cast, place: Any) -> Any:
+        """A place that a cast to a reference takes for one of another type."""
+        if place is None or place[0] == "field":
+            return None
+        if place[0] == "var":
+            if place[2] or not isinstance(place[1].type, Array) or isinstance(node.type, (Ptr, Array)):
+                return place
+            pointer = self.array(place[1])
+        else:
+            pointer = place[1]
+            if node.how not in ("reinterpret", "c") or isinstance(node.type, (Ptr, Int, Float, Array)):
+                return None
+        return ("mem", Pointer(pointer.obj, node.type, pointer.pieces), node)
 
     def in_memory(self, var: ir.Var) -> bool:
         """Whether a scalar or class variable lies in memory that threads share."""
@@ -163,7 +176,7 @@ class Places(Contents):
             return
         if place[0] == "var":
             var, path = place[1], place[2]
-            if var.ref:
+            if var.ref and (self.device or var.kind != "field"):
                 # What an unseen reference is bound to may be shared: nothing is known of it afterwards.
                 self.env[var] = self.unknown_value("unknown", var.name, var.type, var, level=UNKNOWN)
                 return

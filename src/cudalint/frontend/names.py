@@ -213,7 +213,8 @@ class Names(Typer):
             decl = class_of.get(self.this)
             at = decl.start if decl is not None else 0
             found = self.members[name] = Var(
-                name, self.this.fields[name], "field", at, at, const=name in self.this.fixed
+                name, self.this.fields[name], "field", at, at,
+                const=name in self.this.fixed, ref=name in self.this.refs,
             )  # fmt: skip
         return found
 

@@ -565,7 +565,7 @@ class Typer:
         """Fill in fields, size and alignment of a class."""
         fields: dict[str, Type] = {}
         result.fields = fields
-        result.defaults, result.fixed, result.bases = {}, set(), []
+        result.defaults, result.fixed, result.refs, result.bases = {}, set(), set(), []
         union = decl.node.type == "union_specifier"
         size: int | None = 0
         align = 1
@@ -591,6 +591,7 @@ class Typer:
                             fields.update(type_.fields)
                             result.defaults.update(type_.defaults)
                             result.fixed.update(type_.fixed)
+                            result.refs.update(type_.refs)
                         size = (
                             self.place(size, type_, union)
                             if size is not None and getattr(type_, "fields", None)
@@ -635,6 +636,8 @@ class Typer:
                 fields[self.text(name)] = field
                 if flags.const and not isinstance(field, Ptr):
                     result.fixed.add(self.text(name))
+                if ref:
+                    result.refs.add(self.text(name))
                 if declarator.id in starts:
                     result.defaults[self.text(name)] = self.initialiser(starts[declarator.id], field)
                 size = None if field is BIT_FIELD else self.place(size, Ptr(field) if ref else field, union)
