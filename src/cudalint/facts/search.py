@@ -169,9 +169,11 @@ def smallest(
     several = [x for x in leaves if len(w.instances(x)) > 1]
     conditions = [*launch.conditions, *(_untouched(x) for x in leaves if x.data.kind == "exit")]
 
+    tests = w.Tests(conditions)
+
     def good(env: w.Assignment) -> bool:
         instance = w.instantiated({x: env[x] for x in several})
-        return instance and w.holds(goal, env) and w.completed(env, conditions) is not None
+        return instance and w.holds(goal, env) and tests.allow(env) and w.completed(env, conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:

@@ -160,6 +160,20 @@ def solve(
     return None
 
 
+class Tests:
+    """Conditions that assignment after assignment is held against: the one that refused the last is asked first."""
+
+    def __init__(self, conditions: Iterable[Term]) -> None:
+        self._order = list(conditions)
+
+    def allow(self, env: Assignment) -> bool:
+        for number, condition in enumerate(self._order):
+            if not allowed(condition, env):
+                self._order.insert(0, self._order.pop(number))
+                return False
+        return True
+
+
 def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | None:
     """``env`` with values of what else its sizes are checked against, directly or through others, so that all
     conditions hold; None where there are no such values among those tried.

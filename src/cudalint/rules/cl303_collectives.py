@@ -189,6 +189,7 @@ def _in_warp(
         # Data decides: one of those that may come does, the others do not.
         missed = [guard if guard is not None or at == here[0] else drawn for at, guard in enumerate(missed)]
         here = here[:1]
+    away = [(other, each) for other, each in enumerate(missed) if each is not None and not each.gone]
     for lane in here:
         mask, operand, width = (None if x is None else value(x, envs[lane]) for x in exchange)
         if exchange[0] is not None and mask is None:
@@ -204,9 +205,9 @@ def _in_warp(
                 return fault._replace(other=other, how="reads", guard=gone.guard if gone is not None else None)
         if event.mask is None and not event.name.startswith(("tile", "cg", "sync", "Warp")):
             continue
-        for other, away in enumerate(missed):
-            if named >> other & 1 and away is not None and not away.gone:
-                return fault._replace(other=other, how="names", guard=away.guard)
+        for other, condition in away:
+            if named >> other & 1:
+                return fault._replace(other=other, how="names", guard=condition.guard)
     return None
 
 
