@@ -200,6 +200,10 @@ _PREDEFINED: Table = {
     for macro in (
         Macro(b"__CUDACC__", None, b"1", predefined=True),
         Macro(b"__NVCC__", None, b"1", predefined=True),
+        Macro(b"__CUDACC_VER_MAJOR__", None, b"12", predefined=True),
+        Macro(b"__CUDACC_VER_MINOR__", None, b"9", predefined=True),
+        Macro(b"CUDART_VERSION", None, b"12090", predefined=True),
+        Macro(b"CUDA_VERSION", None, b"12090", predefined=True),
         Macro(b"__cplusplus", None, b"201703L", predefined=True),
         Macro(b"_Pragma", (b"text",), b"", predefined=True),
     )
