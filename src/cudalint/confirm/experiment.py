@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from cudalint.confirm.oracle import Fault, Run
     from cudalint.facts.events import Obj
     from cudalint.facts.model import Kernel, Launch
+    from cudalint.facts.terms import Term
     from cudalint.findings import Witness
+    from cudalint.sim.observe import Outside
 
 AS_LAUNCHED, BY_ITSELF = "as launched", "by itself"
 """What a run's launch is called: a visible one, or one that is made up for a kernel that is judged by itself."""
@@ -61,6 +63,8 @@ class Plan(NamedTuple):
     first: tuple[str, ...] = ()
     watch: frozenset[str] = frozenset({"writes"})
     refusal: bool = False
+    unrun: bool = False
+    """Whether the driver takes the launch is all that is asked: a simulated kernel need not run."""
     host: Callable[[Values], Fault | None] | None = None
     anywhere: bool = False
     """The prediction holds wherever the fault shows: data decides, and names no size."""
@@ -280,6 +284,15 @@ class Bench:
                 found.append((operation.fn.file, operation.node.start, operation.node.end))
         return found
 
+    def has_wrapped(self, event: Outside) -> bool:
+        """Whether an access outside is what an index that wrapped comes to: it lies before the start of its buffer, and
+        no data says where."""
+        if event.element >= 0:
+            return False
+        file, node = event.site.file, event.site.node
+        here = (a for a in self.kernel.flow.accesses if a.fn.file is file and a.node.start == node.start)
+        return not any(_of_data(x) for a in here for x in atoms_of(a.scalar or {}))
+
     def narrowed(self, host: Values) -> Fault | None:
         """What the host's arithmetic makes of a size or of the grid, where the mathematical value is another."""
         launch = self.launch
@@ -319,6 +332,23 @@ class Bench:
 
 def _dynamic(obj: Obj) -> bool:
     return obj.kind == "shared" and obj.var is not None and obj.var.extern
+
+
+def _of_data(term: Term) -> bool:
+    """Whether a term, or what a loop makes of it, is made of what is loaded."""
+    seen: set[Term] = set()
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        stack.extend(item.args)
+        if item.op == "atom" and item.data.kind == "load":
+            return True
+        if item.op == "atom" and item.data.kind in ("loop", "exit") and item.data.data is not None:
+            stack.extend(x for x in (item.data.data.init, item.data.data.next) if x is not None)
+    return False
 
 
 def _positive(grid: Triple) -> Triple:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.harness import Setup, Triple
     from cudalint.sim import BufferState, Observation
+    from cudalint.sim.observe import Outside
 
 _WRONG = 10
 
@@ -191,13 +192,16 @@ def written_twice(run: Run, names: Container[str] | None = None) -> Fault | None
 
 
 def outside(
-    run: Run, space: str = "global", element: int | None = None, names: Container[str] | None = None
-) -> Fault | None:
-    """Accesses outside of a global buffer (or of another ``space``; of the buffers ``names``, if some are given): the
-    flagged one before others, that of ``element`` before others."""
+    run: Run, space: str = "global", element: int | None = None, names: Container[str] | None = None,
+    which: Callable[[Outside], bool] | None = None,
+) -> Fault | None:  # fmt: skip
+    """Accesses outside of a global buffer (or of another ``space``; of the buffers ``names``, and those ``which`` are
+    asked for, if some are): the flagged one before others, that of ``element`` before others."""
     seen = (e for e in run.seen.outside or () if e.space == space and not e.dimension)
     if names is not None:
         seen = (e for e in seen if e.buffer in names)
+    if which is not None:
+        seen = (e for e in seen if which(e))
     events, elsewhere = _flagged_first(run, seen)
     if not events:
         return None
@@ -317,13 +321,13 @@ def grid_waits(run: Run) -> Fault | None:
     return None
 
 
-def beyond(op: str, inputs: int) -> Callable[[Run], Fault | None]:
-    """Results of a maximum (``max``) above all inputs, of a minimum below, products that are 0; what is as far from 0
-    as the inputs was made of them."""
+def beyond(op: str, inputs: int, names: Container[str]) -> Callable[[Run], Fault | None]:
+    """Results (in the buffers ``names``) of a maximum (``max``) above all inputs, of a minimum below, products that are
+    0; what is as far from 0 as the inputs was made of them."""
 
     def judge(run: Run) -> Fault | None:
         for name, state in run.seen.buffers.items():
-            if state.extent > 1 << 22:
+            if name not in names or state.extent > 1 << 22:
                 continue
             values, due = state.values(), state.writers()[0] >= 0
             if values.dtype.kind not in "if":
@@ -489,15 +493,20 @@ def independence(run: Run, where: str = "in one block") -> Fault | None:
 
 
 def wraps(
-    run: Run, spans: Iterable[tuple[Any, int, int]] = (), kinds: Iterable[str] = ("signed", "unsigned")
-) -> Fault | None:
-    """Integer operations that wrapped, at one of the places (file, start, end) if some are given."""
-    places = list(spans)
+    run: Run, spans: Iterable[tuple[Any, int, int]] = (), kinds: Iterable[str] = ("signed", "unsigned"),
+    but: Iterable[tuple[Any, int, int]] = (),
+) -> Fault | None:  # fmt: skip
+    """Integer operations that wrapped, at one of the places (file, start, end) if some are given, and at none of those
+    of ``but``."""
+    places, others = list(spans), list(but)
     wanted = set(kinds)
 
-    def asked(site: Any) -> bool:
+    def lies(site: Any, places: list[tuple[Any, int, int]]) -> bool:
         node, file = site.node, site.file
-        return not places or any(f is file and a <= node.start and node.end <= b for f, a, b in places)
+        return any(f is file and a <= node.start and node.end <= b for f, a, b in places)
+
+    def asked(site: Any) -> bool:
+        return (not places or lies(site, places)) and not lies(site, others)
 
     found = [e for e in run.seen.wraps or () if e.kind in wanted and asked(e.site)]
     if not found:

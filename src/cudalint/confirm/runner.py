@@ -171,7 +171,9 @@ def _run(bench: Bench, plan: Plan, trial: Trial, setup: Setup, until: float | No
     blocks: Any = trial.blocks
     threads = total * max(1, block[0] * block[1] * block[2])
     large = threads > _SMALL or max(trial.sizes.values(), default=0) > _SMALL
-    if (blocks == "all" and threads > _WHOLE) or (blocks == "tail" and large):
+    if plan.unrun:
+        blocks = []
+    elif (blocks == "all" and threads > _WHOLE) or (blocks == "tail" and large):
         blocks = _tail(grid, block, trial.sizes.values(), _foretold(bench, grid))
     elif blocks == "tail":
         blocks = "all"
@@ -261,7 +263,7 @@ def prove(
         own = [x._replace(label=BY_ITSELF) if x.label == AS_LAUNCHED else x for x in plan.trials]
         plan = plan._replace(trials=own)
     if pictures:
-        plan = plan._replace(watch=plan.watch | {"writes"})
+        plan = plan._replace(watch=plan.watch | {"writes"}, unrun=False)
     until = time.monotonic() + timeout * max(1.0, len(plan.trials) / MOST)
     late = f"{OUT_OF_TIME} after {timeout:g} s"
     said = bench.predicted()

@@ -513,8 +513,18 @@ def _narrow_at(
 
 def _wide_index(bound: Bound, induction: Induction | None, place: Operation) -> FixDraft | None:
     from cudalint.rules.cl108_stride import widen, widen_at
+    from cudalint.rules.widening import is_narrow
 
-    return widen(bound.event.fn, induction.var, large=True) if induction is not None else widen_at(place, large=True)
+    if induction is not None:
+        return widen(bound.event.fn, induction.var, large=True)
+    node, tested = bound.event.node, None
+    if isinstance(node, ir.Binary) and bound.event.fn is place.fn:
+        side = node.left if bound.value is bound.event.raw[0] else node.right
+        while isinstance(side, ir.Cast):
+            side = side.operand
+        if isinstance(side, ir.Ref) and side.var.kind == "local" and is_narrow(side.var.type):
+            tested = side.var
+    return widen_at(place, large=True, tested=tested)
 
 
 def _passes(bound: Bound, wrapped: int) -> bool:
@@ -562,4 +572,14 @@ def experiment_cl103(bench: Bench) -> Plan:
 
     trials = bench.sparse(bench.threads() + 1, (1 << 31) + 1, (1 << 32) + 1)
     kinds = ("signed", "unsigned", "convert")
-    return Plan(trials, oracle.first_of(oracle.outside, lambda run: oracle.wraps(run, kinds=kinds)), watch=frozenset())
+    of_sizes = [
+        (place.fn.file, place.node.start, place.node.end)
+        for place in bench.kernel.flow.operations
+        if not ids_of([place.term])
+    ]
+
+    def judge(run: Run) -> Fault | None:
+        before = oracle.outside(run, which=bench.has_wrapped)
+        return before or oracle.wraps(run, kinds=kinds, but=of_sizes)
+
+    return Plan(trials, judge, watch=frozenset())

@@ -139,21 +139,21 @@ def _loop_draft(kernel: Kernel, loop: Loop, induction: Induction) -> Draft | Non
     return None
 
 
-def widen(fn: Function, var: Var, *, large: bool = False) -> FixDraft | None:
+def widen(fn: Function, var: Var, *, large: bool = False, tested: Var | None = None) -> FixDraft | None:
     """The repair of an index: 64 bits for it, its products cast, in its start and its step. A ``large`` one is past 32
-    bits where it is used too, not in its last step alone."""
+    bits where it is used too, not in its last step alone; so is the variable ``tested`` that is made of it, if any."""
     from cudalint.rules import widening
 
-    edits = widening.widened(fn, [var], quotients=large)
+    edits = widening.widened(fn, [var], quotients=large, tested=tested)
     return FixDraft(True, f"make `{var.name}` 64 bits wide, and cast its products", edits) if edits else None
 
 
-def widen_at(place: Event, *, large: bool = False) -> FixDraft | None:
+def widen_at(place: Event, *, large: bool = False, tested: Var | None = None) -> FixDraft | None:
     """The same for the local whose value is formed at a place."""
     from cudalint.rules import widening
 
     var = widening.holder(place.fn, place.node)
-    return widen(place.fn, var, large=large) if var is not None else None
+    return widen(place.fn, var, large=large, tested=tested) if var is not None else None
 
 
 def check_surplus(kernel: Kernel) -> Iterator[Draft]:
@@ -251,7 +251,10 @@ def experiment_cl108(bench: Bench) -> Plan:
     def wraps(run: Run) -> Fault | None:
         return oracle.wraps(run, kinds=kinds)
 
-    judges = [wraps, oracle.outside]
+    def before(run: Run) -> Fault | None:
+        return oracle.outside(run, which=bench.has_wrapped)
+
+    judges = [wraps, before]
     if bench.witness is not None:
         judges.append(oracle.no_end)  # a GPU's run that was stopped may only be long, unless it was said not to end
     return Plan(trials, oracle.first_of(*judges), watch=frozenset())

@@ -311,4 +311,4 @@ def experiment_cl204(bench: Bench) -> Plan:
     launch = bench.launch
     workers = launch is not None and any(map(_are_workers, [launch] * 3, kernels.AXES, launch.grid or ()))
     trials = bench.trials(zero=not workers)  # how many workers there are is no size
-    return Plan(trials, lambda run: oracle.empty(run, axis), watch=frozenset(), refusal=True)
+    return Plan(trials, lambda run: oracle.empty(run, axis), watch=frozenset(), refusal=True, unrun=True)

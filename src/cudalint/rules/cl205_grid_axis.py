@@ -136,4 +136,4 @@ def experiment_cl205(bench: Bench) -> Plan:
         return oracle.refused(run) if over else None
 
     trials = bench.together(_LIMITS["y"], _LIMITS["y"] + 1, many=1)
-    return Plan(trials, judge, watch=frozenset(), refusal=True)
+    return Plan(trials, judge, watch=frozenset(), refusal=True, unrun=True)

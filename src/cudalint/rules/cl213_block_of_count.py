@@ -159,4 +159,4 @@ def experiment_cl213(bench: Bench) -> Plan:
         x, y, z = run.setup.block
         return oracle.refused(run) if not 0 < x * y * z <= _THREADS else None
 
-    return Plan(bench.together(0, 1, 1024, 1025, many=1), judge, watch=frozenset(), refusal=True)
+    return Plan(bench.together(0, 1, 1024, 1025, many=1), judge, watch=frozenset(), refusal=True, unrun=True)

@@ -505,7 +505,8 @@ def experiment_cl308(bench: Bench) -> Plan:
     """What the threads of a block do to the locations that are updated, and which of them several threads write."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    names = {x.write.obj.name for x in _updates(bench.kernel) if not _held(bench.kernel, x.write)}
+    updates = [x.write for x in _updates(bench.kernel) if not _held(bench.kernel, x.write)]
+    names = {x.obj.name for x in updates if x.value is None or t.bare(x.value).op != "const"}  # a flag loses nothing
 
     def judge(run: Run) -> Fault | None:
         several = oracle.written_twice(run, names)

@@ -472,15 +472,43 @@ def experiment_cl401(bench: Bench) -> Plan:
     ops = set(_used(chosen.kernel))
     op = found.op if found is not None else next(iter(sorted(ops)), "max")
     chosen.harness.constant = _WRONG_SIDE[op]
-    beyond = oracle.beyond(op, _WRONG_SIDE[op])
+    stores = [a for a in chosen.kernel.flow.accesses if a.mode != "r"]
+    names = {a.obj.name for a in stores if a.obj.kind == "global" and _holds_data(stores, a, set())}
+    beyond = oracle.beyond(op, _WRONG_SIDE[op], names)
 
     def judge(run: Run) -> Fault | None:
+        if found is not None and not names:
+            raise Unsupported("results none of which is made of the data: a place in it tells nothing")
         fault = beyond(run)
         if fault is not None and found is None and oracle.unset(run) is not None:
             raise Unsupported("what is read before anything has written it may be what the results come from")
         return fault
 
     return Plan(chosen.trials(), judge, anywhere=True, bench=chosen)
+
+
+def _holds_data(stores: list[Access], store: Access, seen: set[object]) -> bool:
+    """Whether what is stored may be one of the inputs, or made of them, and not the place where one was found."""
+    if store.value is None:
+        return True
+    stack = [store.value]
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        stack.extend(item.args[1:] if item.op == "select" else item.args)
+        if item.op != "atom":
+            continue
+        info = item.data
+        if info.kind in ("loop", "exit") and info.data is not None:
+            stack.extend(x for x in (info.data.init, info.data.next) if x is not None)
+        elif info.kind == "load" and info.data is not None and info.data.kind == "shared":
+            if any(_holds_data(stores, a, seen) for a in stores if a.obj is info.data):
+                return True
+        elif info.kind not in ("tid", "bid", "bdim", "gdim", "param", "name", "count", "size"):
+            return True
+    return False
 
 
 def _used(kernel: Kernel) -> Iterator[str]:

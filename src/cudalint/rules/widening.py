@@ -363,18 +363,20 @@ def _mixes(node: Expr) -> bool:
 
 
 def widened(
-    fn: Function, variables: list[Var], *, parameters: bool = False, quotients: bool = False
+    fn: Function, variables: list[Var], *, parameters: bool = False, quotients: bool = False, tested: Var | None = None
 ) -> tuple[EditDraft, ...] | None:
     """The edits that give variables 64 bits, with ``quotients`` also what they are divided into, as far as it can be;
-    None where that cannot be done whole."""
+    None where that cannot be done whole, or does not come to the variable ``tested``, if one is given."""
     for attempt in (True, False) if quotients else (False,):
         work = Widening(fn, parameters=parameters, quotients=attempt)
         try:
             for var in variables:
                 work.add(var)
-            return work.edits()
+            edits = work.edits()
         except Cannot:
-            pass
+            continue
+        if tested is None or tested in work.variables:
+            return edits
     return None
 
 
