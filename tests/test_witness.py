@@ -552,8 +552,26 @@ def test_no_element_is_lost_where_the_kernel_counts_to_none(cudalint: Cudalint, 
             scale<<<(n + 127) / 128, 128>>>(x, n);
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL204", "voxels.cu")
-    assert finding["level"] == "note"
+    assert finding["level"] == "error"
     assert finding["message"].endswith("at rows = 1, columns = 1: the driver refuses the launch")
+
+
+def test_an_axis_without_blocks_at_sizes_above_zero_is_told_first(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("windows.cu", """
+        __global__ void slide(float* x, int rows) {
+            const int k = blockIdx.y * blockDim.y + threadIdx.y;
+            if (k < rows) x[(blockIdx.x * rows + k) * blockDim.x + threadIdx.x] *= 2.0f;
+        }
+        void run(float* x, int batch, int height, int window) {
+            const int rows = height - window + 1;
+            dim3 block(32, 4), grid(batch, (rows + 3) / 4);
+            slide<<<grid, block>>>(x, rows);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "windows.cu")
+    assert finding["level"] == "error"
+    assert "has no blocks on y at height = 1, window = 2: " in finding["message"]
 
 
 def test_sizes_at_which_elements_are_lost_are_told_first(cudalint: Cudalint, write: Callable[..., Path]) -> None:

@@ -36,16 +36,19 @@ def check(launch: Launch) -> Iterator[Draft]:
     written, launch = launch, launch.first_pass
     if launch.grid is None:
         return
+    found = []
     for axis, blocks in zip(kernels.AXES, launch.grid, strict=True):
         env = _empty(launch, blocks)
-        if env is None or _are_workers(launch, axis, blocks):
-            continue
-        # A floored grid that also loses elements is CL203, which says that it is empty below one block.
-        found = short(launch)
-        if found is None or not found.floored or lost(launch) is not None:
-            # What is written is not what the first pass makes of it.
-            yield _draft(launch, axis, blocks, env, fixable=launch is written)
+        if env is not None and not _are_workers(launch, axis, blocks):
+            found.append((axis, blocks, env))
+    if not found:
         return
+    # A floored grid that also loses elements is CL203, which says that it is empty below one block.
+    coverage = short(launch)
+    if coverage is None or not coverage.floored or lost(launch) is not None:
+        axis, blocks, env = next((x for x in found if not _zero(x[1], x[2])), found[0])
+        # What is written is not what the first pass makes of it.
+        yield _draft(launch, axis, blocks, env, fixable=launch is written)
 
 
 def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
@@ -121,7 +124,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
         found = sought(
             lambda env: goal(env) and is_counted(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags
-        )
+        ) or sought(lambda env: goal(env) and is_counted(env), extents, flags)
         if found is not None:
             return found
     return sought(goal, extents, set(leaves) - constants)
@@ -170,6 +173,11 @@ def _moving(blocks: Term, env: w.Assignment) -> w.Assignment:
     """The sizes among what a number of blocks is made of: what a caller can make larger or smaller."""
     counted = t.leaves(blocks) - _flags(blocks)
     return {x: v for x, v in env.items() if x in counted and w.assumed(x) is None}
+
+
+def _zero(blocks: Term, env: w.Assignment) -> w.Assignment:
+    """The sizes of 0 among them."""
+    return {x: v for x, v in _moving(blocks, env).items() if v == 0}
 
 
 def _are_lost(launch: Launch, blocks: Term, env: w.Assignment) -> bool:
@@ -253,22 +261,21 @@ def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment, *, fixabl
     start, end = event.node.start, event.node.end
     name = event.node.kernel or "the kernel"
     on = "" if axis == "x" else f" on {axis}"
-    moving = _moving(blocks, env)
-    zero = {x: v for x, v in moving.items() if v == 0}
-    worse = not zero and _are_lost(launch, blocks, env)
+    zero = _zero(blocks, env)
+    are_lost = not zero and _are_lost(launch, blocks, env)
     flags = {x: v for x, v in env.items() if x in _flags(blocks)}
-    shown = launches.words(zero or {**moving, **flags})
+    shown = launches.words(zero or {**_moving(blocks, env), **flags})
     return Draft(
         "CL204", event.fn, event.fn.file, start, end,
         f"the grid of {name} has no blocks{on} at {shown}: the driver refuses the launch"
-        + (", and elements that exist are not handled" if worse else ""),
+        + (", and elements that exist are not handled" if are_lost else ""),
         "return before the launch when there is nothing to do"
-        if not worse
+        if not are_lost
         else "round the number of blocks up, or keep it at 1 or more for a kernel that loops",
         Witness(search.sizes_of(env), None, None, None, {f"grid {axis}": 0}),
         launches.callers(launch),
-        level="error" if worse else "note",
-        fix=guarded(launch) if fixable and not worse else None,
+        level="note" if zero else "error",
+        fix=guarded(launch) if fixable and zero else None,
     )  # fmt: skip
 
 
