@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 GAP, UNUSED = "CL001", "CL002"
 _GARBAGE = 500_000
 """New objects that are worth a collection."""
-_MOST_HELD = 6 << 20
+_MOST_HELD = 3 << 20
 """Bytes of source that are held at once: a byte takes about 100 in trees, declarations and lowered functions."""
 _MANY = 40
 """Files from which several processes pay, unless told how many."""
