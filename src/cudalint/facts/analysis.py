@@ -41,6 +41,8 @@ MAX_HOSTS = 500
 """Host functions walked for one file: dispatch tables written by macros may have thousands, all alike."""
 _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
+_MAX_WALKED = 20_000
+"""Statements of all instances of one template together: those after them are judged as the template itself is."""
 
 
 def analyse(
@@ -174,6 +176,7 @@ class _Analysis:
                 self.attempt(partial(self.run_host, decl))
         self.run_linked(names)
         self.judge()
+        self.merge()
         for launch in self.launches:
             # A kernel that could not be walked to its end says nothing of its launches.
             if launch.kernel is not None and ((flow := self.walked(launch.kernel)) is None or not flow.complete):
@@ -254,6 +257,23 @@ class _Analysis:
             kernel.launches = [x for x in before if x in kept]
             if before and not kernel.launches and any(d is key[0] for d, b in self.kernels if b != key[1]):
                 del self.kernels[key]
+
+    def merge(self) -> None:
+        """Leaves the launches of a template's further instances to the template, where its instances are long."""
+        walked: dict[FunctionDecl, int] = {}
+        for key, kernel in list(self.kernels.items()):
+            decl, bindings = key
+            if not bindings:
+                continue
+            before = walked.setdefault(decl, 0)
+            if before < _MAX_WALKED:
+                flow = self.walked(kernel)
+                walked[decl] += flow.steps if flow is not None else 0
+                continue
+            del self.kernels[key]
+            template = self.kernels.setdefault((decl, ()), Kernel(decl, (), self.config))
+            for launch in kernel.launches:
+                launch.turn_to(template)
 
     def interesting(self, decl: FunctionDecl) -> bool:
         """Whether a device function can hold a hazard of its own: it has a barrier or launch built-ins."""

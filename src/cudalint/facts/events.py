@@ -361,8 +361,8 @@ class Flow:
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
         "constructors", "conversions", "definitions", "endings", "extents", "function", "handed", "kept", "launches",
-        "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "template", "told",
-        "untyped",
+        "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "steps", "template",
+        "told", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -404,6 +404,8 @@ class Flow:
         """The function and those that were walked in place of their calls."""
         self.untyped: list[Expr] = []
         """Expressions without a type where an integer counts: compared with one, converted to one, launched with."""
+        self.steps = 0
+        """The statements that were walked."""
         self.told: set[object] = set()
         """What a rule has said of the launches of a host function."""
         self.complete = True

@@ -172,8 +172,8 @@ class Walker(Expressions):
             self.forget(known)
 
     def stmt(self, node: ir.Stmt) -> None:
-        self.steps += 1
-        if self.steps > _BUDGET:
+        self.flow.steps += 1
+        if self.flow.steps > _BUDGET:
             self.flow.complete = False
             self.alive = False
             return

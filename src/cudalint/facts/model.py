@@ -187,6 +187,12 @@ class Launch:
         self.answers: dict[object, object] = {}
         """What one rule found out and others ask for too, by its name."""
 
+    def turn_to(self, kernel: Kernel) -> None:
+        """Take it for a launch of another instance of its kernel."""
+        self.kernel, self._mapping, self._conditions = kernel, None, None
+        self.answers.clear()
+        kernel.launches.append(self)
+
     @property
     def host(self) -> Function:
         """The host function in which the walk began; the launch may stand in one that it calls."""

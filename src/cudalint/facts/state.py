@@ -80,7 +80,6 @@ class State:
         """How the statement walked last left the path, where it did."""
         self.stack: tuple[CallSite, ...] = ()
         self.seq = 0
-        self.steps = 0
         self.exits: list[Exits] = []
         self.frames: list[Frame] = []
         self.receiver: Value | None = None
