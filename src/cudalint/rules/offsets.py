@@ -170,14 +170,28 @@ def factors(product: Term) -> Iterator[list[Term]]:
 
 
 def cast_first(fn: Function, node: Expr) -> FixDraft | None:
-    """``(long long)`` before the first factor of a product, which makes all of it wide; None inside a macro, and
-    where a factor is itself a narrow product."""
-    item = node
+    """``(long long)`` before the first factor of a product, which makes all of it wide, and 64 bits for the locals in
+    it that products are kept in; None inside a macro, and where a factor is itself a narrow product."""
+    from cudalint.rules.widening import Cannot, Widening
+
+    item, factors = node, []
     while isinstance(item, ir.Binary) and item.op == "*":
         if _has_product(item.right):
             return None
+        factors.append(item.right)
         item = item.left
     if item is node or _has_product(item) or fn.file.macro_use(node.start) is not None:
+        return None
+    work = Widening(fn, within=node)
+    try:
+        for factor in (*factors, item):
+            if isinstance(factor, ir.Ref) and work.is_product(factor.var):
+                work.add(factor.var)
+        if work.variables:
+            work.value(node, "long long")
+            names = " and ".join(f"`{x.name}`" for x in work.variables)
+            return FixDraft(True, f"make {names} 64 bits wide, and cast the products", work.edits())
+    except Cannot:
         return None
     edit = EditDraft(fn.file, node.start, node.start, "(long long)")
     return FixDraft(True, "cast the first factor, so that the product is computed in 64 bits", (edit,))

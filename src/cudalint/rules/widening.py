@@ -52,8 +52,12 @@ class Widening:
     hash that wraps on purpose, a type that others share.
     """
 
-    def __init__(self, fn: Function, *, parameters: bool = False, quotients: bool = False) -> None:
+    def __init__(
+        self, fn: Function, *, parameters: bool = False, quotients: bool = False, within: Expr | None = None
+    ) -> None:  # fmt: skip
         self.body = body_of(fn)
+        self.within = within
+        """An expression whose value is taken in 64 bits: what is made of variables in it is no concern."""
         self.parameters = parameters
         self.quotients = quotients
         """Whether what is divided may still be large: a local that is made so is widened as well."""
@@ -153,6 +157,10 @@ class Widening:
             return False
         raise Cannot
 
+    def is_product(self, var: Var) -> bool:
+        """Whether a narrow local is made by a product."""
+        return var.kind == "local" and is_narrow(var.type) and self._multiplies(var)
+
     def _multiplies(self, var: Var) -> bool:
         """Whether a local is made by a product, an index of the grid say, or of a local that is."""
         declared = self.body.declaration(var)
@@ -197,6 +205,8 @@ class Widening:
         node: Node = use
         linear, wraps = True, False
         while True:
+            if self.within is not None and (node.start, node.end) == (self.within.start, self.within.end):
+                return
             parent = self.body.parent(node)
             if isinstance(parent, ir.Index):
                 if node is parent.index:
