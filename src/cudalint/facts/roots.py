@@ -62,7 +62,7 @@ def distinct(launches: list[Launch]) -> Iterator[Launch]:
             yield launch
 
 
-_MOST = 32
+_MOST = 64
 """Launches of one place, each under other conditions, that are judged."""
 
 
