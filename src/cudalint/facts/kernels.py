@@ -303,10 +303,12 @@ class Case:
         self, launch: Launch, host: Mapping[Term, int], grid: tuple[int, int, int], block: tuple[int, int, int]
     ) -> None:
         self.launch, self.host, self.grid, self.block = launch, host, grid, block
-        self.empty = next((a for a, g, b in zip(AXES, grid, block, strict=True) if g < 1 or b < 1), None)
         self._common: tuple[int, dict[Term, int]] = 0, {}
-        last = (max(0, x - 1) for x in (*grid, *block))
-        self.values = dict(zip(_COORDINATES, (*grid, *block, *last), strict=True))
+        dimensions = (*grid, *block)
+        self.values = dict(zip(_COORDINATES, (*dimensions, *[x - 1 if x > 0 else 0 for x in dimensions])))
+        self.empty = None
+        if min(dimensions) < 1:
+            self.empty = next(a for a, g, b in zip(AXES, grid, block, strict=True) if g < 1 or b < 1)
 
     def of(self, block: tuple[int, int, int], thread: tuple[int, int, int]) -> Case:
         """The same case as one thread sees it."""

@@ -172,8 +172,9 @@ def smallest(
     tests = w.Tests(conditions)
 
     def good(env: w.Assignment) -> bool:
-        instance = w.instantiated({x: env[x] for x in several})
-        return instance and w.holds(goal, env) and tests.allow(env) and w.completed(env, conditions) is not None
+        if several and not w.instantiated({x: env[x] for x in several}):
+            return False
+        return w.holds(goal, env) and tests.allow(env) and w.completed(env, conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:
