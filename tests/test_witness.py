@@ -1493,3 +1493,43 @@ def test_a_count_of_which_nothing_is_left_launches_nothing(cudalint: Cudalint, w
         }""")  # fmt: skip
     found = cudalint.json("--select", "CL106", "shares.cu")
     assert [x["witness"]["values"] for x in found] == [{"count": (1 << 32) + 1, "count in 32 bits": 1}] * 2
+
+
+def test_iterators_are_no_sizes(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    """What lies between two positions is one number, whatever the positions are."""
+    write("unique.cu", """
+        #include <thrust/device_ptr.h>
+        #include <thrust/unique.h>
+        __global__ void fill(int* x, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < n) x[i] = i;
+        }
+        void run(int* keys, int* x, int n) {
+            auto first = thrust::device_pointer_cast(keys);
+            auto last = thrust::unique(first, first + n);
+            int found = last - first;
+            if (found > 0) fill<<<(found + 255) / 256, 256>>>(x, found);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL104", "unique.cu")
+    assert finding["witness"]["sizes"] == {"found": (1 << 31) - 255}
+
+
+def test_a_count_is_not_called_by_what_cannot_hold_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    """The number of rays is more than the int of the host that the blocks are counted from can hold."""
+    write("rays.cu", """
+        #include <cstdint>
+        #include <vector>
+        __global__ void trace(float* x, int64_t rays) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            if (i < rays) x[i] *= 2;
+        }
+        void run(float* x, const std::vector<float>& rays) {
+            int count = rays.size();
+            if (count > 0) trace<<<(count - 1) / 256u + 1, 256>>>(x, rays.size());
+        }
+        void fill(float* x, const std::vector<float>& rays) {
+            int64_t count = rays.size();
+            if (count > 0) trace<<<(count - 1) / 256u + 1, 256>>>(x, count);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL103", "rays.cu")
+    assert finding["witness"]["sizes"] == {"rays.size()": (1 << 31) + 1}

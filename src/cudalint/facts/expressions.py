@@ -200,6 +200,9 @@ class Expressions(Places):
             self.operation(term, node)
             return term
         b = self.convert(right, optype, right_node)
+        if op == "-" and not self.device and a.op == b.op == "atom" and a.type is b.type is None and a is not b:
+            # Of two things that nobody knows the difference is known to be a number: they may well be iterators.
+            return self.fresh("call", self.source(node), None, data=node, inputs=(a, b))
         if op in _BINARY:
             term = t.binary(_BINARY[op], a, b, number(optype))
             if op in ("*", "/"):

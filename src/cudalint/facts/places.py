@@ -233,7 +233,7 @@ class Places(Contents):
                 and source.data.kind in ("call", "load", "exit")
                 and not source.data.name.isidentifier()
             ):
-                source.data.name = var.name
+                source.data.name, source.data.held = var.name, t.type_range(type_)
             elif source.op == "atom" and source.data.name not in (source.data.spelled, var.name):
                 if isinstance(_uncast(node), (ir.Call, ir.Index)):
                     source.data.name = source.data.spelled  # what two variables are given has neither's name

@@ -279,7 +279,7 @@ def all_at(leaves: Iterable[Term], value: int) -> w.Assignment:
 
 def sizes_of(env: dict[Term, int]) -> dict[str, int]:
     """The runtime sizes of an assignment by name; launch built-ins, passes of loops and `argc` are none."""
-    return {a.data.name: v for a, v in env.items() if is_shown(a)}
+    return {a.data.called(v): v for a, v in env.items() if is_shown(a)}
 
 
 def is_shown(leaf: Term) -> bool:

@@ -37,10 +37,11 @@ class Atom:
     whatever the launch. ``data`` depends
     on the kind: the :class:`~cudalint.ir.nodes.Var`, the loop, the callee. ``inputs`` are the terms its uniformity
     follows (for ``phi``, ``exit`` and ``loop`` these are completed after the atom is made). ``spelled`` is what the
-    value was called where it was met first, before a variable gave it a shorter ``name``.
+    value was called where it was met first, before a variable gave it a shorter ``name``; ``held`` is what that
+    variable can hold of it.
     """
 
-    __slots__ = ("axis", "data", "hi", "inputs", "kind", "level", "lo", "name", "spelled")
+    __slots__ = ("axis", "data", "held", "hi", "inputs", "kind", "level", "lo", "name", "spelled")
 
     def __init__(
         self, kind: str, name: str, lo: int, hi: int, *, axis: str = "", data: Any = None,
@@ -48,6 +49,11 @@ class Atom:
     ) -> None:  # fmt: skip
         self.kind, self.name, self.lo, self.hi, self.axis, self.data = kind, name, lo, hi, axis, data
         self.inputs, self.level, self.spelled = inputs, level, name
+        self.held = -INF, INF
+
+    def called(self, value: int) -> str:
+        """The name of this value: a variable's only where that holds all of it."""
+        return self.name if self.held[0] <= value <= self.held[1] else self.spelled
 
 
 class Term:

@@ -196,7 +196,7 @@ def _sum_draft(
         text = support.text(place.fn, place.node)
         own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
         named = {k: v for k, v in width.named(env).items() if v != others or k in own}
-        named = {main.data.name: least, **named}
+        named = {main.data.called(least): least, **named}
         return Draft(
             "CL104" if division.type is I32 else "CL105", place.fn, place.fn.file, place.node.start, place.node.end,
             f"`{text}` adds in {division.type} before it divides: at {launches.told(named)} the sum overflows and "
@@ -451,7 +451,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
             own = {x.data.name for x in leaves}
             sizes = {k: v for k, v in width.named(env).items() if v != others or k in own}
             if main is not None:
-                sizes.setdefault(main.data.name, n)  # a counter of the host's: no size, and yet what the count is of
+                sizes.setdefault(main.data.called(n), n)  # a counter of the host's: no size, and yet the count's
             at = f"at {launches.told(sizes)}" if main is not None else "for the size given here"
             return Draft(
                 "CL109", place.fn, place.fn.file, place.node.start, place.node.end,

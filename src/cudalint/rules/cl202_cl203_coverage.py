@@ -468,7 +468,7 @@ def _empty_at(launch: Launch, found: Short) -> str:
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if empty(middle) else (low, middle)
-    return f"{leaf.data.name} = {digits(low)}"
+    return f"{leaf.data.called(low)} = {digits(low)}"
 
 
 def _share_words(found: Short) -> str:

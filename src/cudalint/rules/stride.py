@@ -81,7 +81,7 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         dimensions = () if launch is None else (*(launch.grid or ()), *(launch.block or ()))
         shown = width.decisive(env, (bound, pace, *dimensions))
         sizes = width.named(shown)
-        told = f"{main.data.name} = {digits(env[main])}" if main is not None else ""
+        told = f"{main.data.called(env[main])} = {digits(env[main])}" if main is not None else ""
         others = {x: shown[x] for x in free if x is not main and shown.get(x, 0) > 1}
         if main is not None and (beside := width.named(others)):
             told += "".join(f", {name} = {digits(number)}" for name, number in beside.items())

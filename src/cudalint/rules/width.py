@@ -376,7 +376,7 @@ def named(env: dict[Term, int], called: Mapping[Term, str] = _NO_NAMES) -> dict[
     told."""
     found: dict[str, int] = {}
     for atom in sorted(filter(search.is_shown, env), key=lambda a: a.key):
-        name = called.get(atom, atom.data.name)
+        name = called.get(atom, atom.data.called(env[atom]))
         found[name] = max(env[atom], found.get(name, env[atom]))
     return found
 
