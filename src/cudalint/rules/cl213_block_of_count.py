@@ -123,7 +123,7 @@ def _draft(
         "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
         if not only_nothing else "return before the launch when there is nothing to do",
         Witness(search.sizes_of(sizes), None, None, None, values), launches.callers(launch),
-        level="note" if only_nothing else None, fix=_clamped(launch, none) if over is not None else None,
+        fix=_clamped(launch, none) if over is not None else None,
     )  # fmt: skip
 
 
