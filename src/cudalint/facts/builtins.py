@@ -10,6 +10,7 @@ from cudalint.facts import terms as t
 from cudalint.facts.calls import (
     ALLOCATIONS,
     ASSERTION_OPERATORS,
+    AT_MOST,
     ATOMICS,
     BLOCK_BARRIERS,
     DEVICE_QUERIES,
@@ -315,6 +316,16 @@ def _fits_int(walker: Walker, node: ir.Call, name: str) -> Value:
     return t.land(t.compare("<", count, const(I32.hi, I64)), walker.fresh("call", f"{name}()", BOOL, data=node))
 
 
+def _at_most(walker: Walker, node: ir.Call, name: str) -> Value:
+    """``fread(values, sizeof *values, n, file)``: as many as asked for, or fewer."""
+    args = [walker.value(a) for a in node.args]
+    result = walker.unseen(node, args)
+    asked = args[AT_MOST[name]] if len(args) > AT_MOST[name] else None
+    if isinstance(result, Term) and isinstance(result.type, Int) and isinstance(asked, Term):
+        walker.follows(t.compare("<=", result, t.convert(asked, result.type)), node)
+    return result
+
+
 def _launch_error(walker: Walker, node: ir.Call, _name: str) -> Value:
     result = walker.unseen(node, [walker.value(a) for a in node.args])
     if isinstance(result, Term):
@@ -617,6 +628,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(DEVICE_QUERIES, _device_query),
     **dict.fromkeys(LAUNCH_ERRORS, _launch_error),
     **dict.fromkeys(ALLOCATIONS, _allocation),
+    **dict.fromkeys(AT_MOST, _at_most),
     "canUse32BitIndexMath": _fits_int,
     "cuTensorMapEncodeTiled": _tensor_map,
     "get": _get,

@@ -163,6 +163,9 @@ DEVICE_QUERIES = frozenset(
     }
 )  # fmt: skip
 
+#: Host calls that answer how much of what they were asked for was there, and which argument says how much that was.
+AT_MOST = {"fread": 2, "fwrite": 2, "strnlen": 1}
+
 #: Host calls of the form ``f(&pointer, bytes, …)``.
 ALLOCATIONS = frozenset(
     {"cudaMalloc", "cudaMallocManaged", "cudaMallocAsync", "cudaMallocHost", "cudaHostAlloc", "hipMalloc",

@@ -220,6 +220,7 @@ RETURNS: dict[str, Type | Rule] = {
     "memset": Ptr(VOID), "memcpy": Ptr(VOID), "memmove": Ptr(VOID), "malloc": Ptr(VOID), "calloc": Ptr(VOID),
     "realloc": Ptr(VOID), "aligned_alloc": Ptr(VOID), "fabs": _real, "abs": _abs, "labs": I64, "llabs": I64,
     "getopt": I32, "fread": U64, "fwrite": U64, "fclose": I32, "fseek": I32, "ftell": I64, "getenv": Ptr(I8),
+    "strnlen": U64,
     "min": _extreme, "max": _extreme, "gcd": _extreme, "umin": U32, "umax": U32, "llmin": I64, "llmax": I64,
     "ullmin": U64, "ullmax": U64, "std::make_unique": _owner("std::unique_ptr"),
     "std::make_shared": _owner("std::shared_ptr"), "std::make_pair": _product("std::pair"),
