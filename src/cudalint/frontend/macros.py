@@ -200,6 +200,8 @@ _PREDEFINED: Table = {
     for macro in (
         Macro(b"__CUDACC__", None, b"1", predefined=True),
         Macro(b"__NVCC__", None, b"1", predefined=True),
+        # nvcc reads cuda_runtime.h ahead of every file; helpers ask by this name whether they may use its types.
+        Macro(b"__DRIVER_TYPES_H__", None, b"", predefined=True),
         Macro(b"__CUDACC_VER_MAJOR__", None, b"12", predefined=True),
         Macro(b"__CUDACC_VER_MINOR__", None, b"9", predefined=True),
         Macro(b"CUDART_VERSION", None, b"12090", predefined=True),
