@@ -574,6 +574,18 @@ def test_an_axis_without_blocks_at_sizes_above_zero_is_told_first(
     assert "has no blocks on y at height = 1, window = 2: " in finding["message"]
 
 
+def test_a_difference_of_pointers_has_the_name_of_what_holds_it(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("span.cu", EMPTY + """
+        void run(float* first, float* last) {
+            int n = last - first;
+            if (n > 0) scale<<<(n + 127) / 128, 128>>>(first, n);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL104", "span.cu")
+    assert finding["witness"]["sizes"] == {"n": 2147483521}
+
+
 def test_sizes_at_which_elements_are_lost_are_told_first(cudalint: Cudalint, write: Callable[..., Path]) -> None:
     write("packs.cu", EMPTY + """
         void run(float* x, int groups, int length) {

@@ -230,7 +230,7 @@ class Places(Contents):
                 source = source.args[0]
             if (
                 source.op == "atom"
-                and source.data.kind in ("call", "load", "exit")
+                and source.data.kind in ("call", "load", "exit", "unknown")
                 and not source.data.name.isidentifier()
             ):
                 source.data.name, source.data.held = var.name, t.type_range(type_)
