@@ -574,9 +574,7 @@ def test_an_axis_without_blocks_at_sizes_above_zero_is_told_first(
     assert "has no blocks on y at height = 1, window = 2: " in finding["message"]
 
 
-def test_a_difference_of_pointers_has_the_name_of_what_holds_it(
-    cudalint: Cudalint, write: Callable[..., Path]
-) -> None:
+def test_a_difference_of_pointers_has_the_name_of_what_holds_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
     write("span.cu", EMPTY + """
         void run(float* first, float* last) {
             int n = last - first;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from cudalint.facts import shapes
+from cudalint.facts import search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts.events import chain
 from cudalint.facts.expressions import from_poly
@@ -41,7 +41,7 @@ def check(kernel: Kernel) -> Iterator[Draft]:
             continue
         address = expand(access.scalar)
         culprits = _culprits(address, access.width)
-        if not culprits or culprits in told:
+        if not culprits or culprits in told or not _are_sizes(kernel, culprits):
             continue
         draft = _draft(kernel, access, address)
         if draft is not None:
@@ -64,6 +64,13 @@ def _culprits(address: Poly, width: int) -> frozenset[Term]:
             return frozenset()
         found |= sizes
     return frozenset(found)
+
+
+def _are_sizes(kernel: Kernel, culprits: frozenset[Term]) -> bool:
+    """Whether some visible launch, if there is one, passes sizes for them. What an object that nobody here can follow
+    holds is none: a matrix may well round its pitch up."""
+    passed = [[launch.at_launch(x) for x in culprits] for launch in kernel.launches]
+    return not passed or any(all(x.data.kind != "unknown" for x in search.leaves_of(each)) for each in passed)
 
 
 def _draft(kernel: Kernel, access: Access, address: Poly) -> Draft | None:
