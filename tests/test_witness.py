@@ -286,6 +286,24 @@ def test_a_cut_offset_that_its_test_turns_away_is_no_witness(cudalint: Cudalint,
     assert finding["witness"]["values"] == {"offset in 32 bits": 0, "offset meant": 1 << 32}
 
 
+def test_a_coordinate_of_remainders_stays_among_them(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("chunks.cu", """
+        __global__ void clear(float* x, const long long* lengths, size_t N, size_t P, size_t K) {
+            const long long chunks = 1 + (P - 1) / blockDim.x;
+            for (long long c = blockIdx.x; c < (long long)N * chunks; c += gridDim.x) {
+                const long long n = c / chunks;
+                const long long p = blockDim.x * (c % chunks) + threadIdx.x;
+                if (p >= lengths[n]) continue;
+                const int offset = n * P * K + p * K;
+                x[offset] = 0.0f;
+            }
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL111", "chunks.cu")
+    sizes = finding["witness"]["sizes"]
+    assert sizes["lengths[…]"] <= sizes["P"]
+    assert finding["witness"]["values"]["offset meant"] > 1 << 31
+
+
 def test_a_column_without_the_blocks_number_is_within_the_block(cudalint: Cudalint, write: Callable[..., Path]) -> None:
     write("rows.cu", """
         __global__ void copy(float* y, const float* x, int w, int h) {

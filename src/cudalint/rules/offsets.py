@@ -103,15 +103,32 @@ def _tested(layout: Layout, access: Access, offset: Poly) -> Poly:
 
 def reached(layout: Layout, access: Access, launch: Launch | None) -> Iterator[Term]:
     """What holds where a launch has a thread that gets to an access: it has blocks, and of each coordinate that is
-    tested on the way there is one."""
+    tested on the way there is one, up to the last."""
     zero = t.const(0, I64)
     for condition in conjuncts(access.guard):
         item = layout.coordinate(condition)
         if item is not None:
             limit = from_poly(item.limit, I64)
+            last = _within_remainders(item.index)
             yield t.compare("<", zero, launch.at_launch(limit) if launch is not None else limit)
+            if last is not None:
+                whole = t.compare("<=", limit, from_poly(t.add(last, {(): 1}), I64))
+                yield launch.at_launch(whole) if launch is not None else whole
     for blocks in (launch.grid or ()) if launch is not None else ():
         yield t.compare("<", zero, blocks)
+
+
+def _within_remainders(index: Poly) -> Poly | None:
+    """The largest value of a coordinate that remainders keep small whatever the grid is (``blockDim.x * (k % chunks) +
+    threadIdx.x``); None where none do."""
+    last = expand(index)
+    remainders = [x for x in t.atoms_of(last) if x.op == "mod" and not kernels.varies(x.args[1])]
+    for item in remainders:
+        last = replace(last, item, t.add(t.poly(item.args[1]), {(): 1}, -1)) or last
+    for axis in shapes.AXES:
+        last = replace(last, TID[axis], {(BDIM[axis],): 1, (): -1}) or last
+    bounded = remainders and not any(kernels.varies(x) for x in t.atoms_of(last))
+    return last if bounded else None
 
 
 def sizes_over(
