@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cudalint.facts import grids
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import Obj
 from cudalint.facts.reach import Reach
 from cudalint.findings import digits
 from cudalint.ir.types import Int
 from cudalint.rules import width
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cudalint.facts.events import Induction
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
@@ -147,9 +151,12 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
 
     if not free:
         return case({**width.others_at(launch, rest, 1, config), **fixed}, None)
-    for main, others in width.tries(free):
-        env = {**width.others_at(launch, rest, others, config), **fixed}
-        high = min(reach.high(main), _LAST)
+    # What the kernel stores in shared memory may hang on the constants of its instance.
+    given = [x for x in fixed if w.instances(x)] if any(map(_is_shared, free)) else []
+    instances = [dict(zip(given, row, strict=True)) for row in zip(*map(w.instances, given), strict=False)] or [{}]
+    for instance, (main, others) in product(instances, width.tries(free)):
+        env = {**width.others_at(launch, rest, others, config), **fixed, **instance}
+        high = min(reach.high(main), _LAST, _stored(kernel, main, at, env))
 
         def enough(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
             here = {**env, main: n}
@@ -176,6 +183,20 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
                 if result is not None:
                     return result
     return None
+
+
+def _is_shared(leaf: Term) -> bool:
+    """Whether a value is an element of shared memory."""
+    return leaf.data.kind == "load" and isinstance(leaf.data.data, Obj) and leaf.data.data.kind == "shared"
+
+
+def _stored(kernel: Kernel, limit: Term, at: Callable[[Term], Term], env: dict[Term, int]) -> int:
+    """The largest value that an element of shared memory may have, by what the kernel stores there."""
+    if not _is_shared(limit):
+        return _LAST
+    stored = [a.value for a in kernel.flow.accesses if a.obj is limit.data.data and a.mode != "r"]
+    known = {x: (v, v) for x, v in env.items()}
+    return max((t.bounds(at(x), known)[1] if x is not None else _LAST for x in stored), default=_LAST)
 
 
 def _shape(
