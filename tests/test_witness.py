@@ -592,6 +592,23 @@ def test_an_axis_without_blocks_at_sizes_above_zero_is_told_first(
     assert "has no blocks on y at height = 1, window = 2: " in finding["message"]
 
 
+def test_rows_that_are_taken_from_the_end_are_counted_and_not_named(
+    cudalint: Cudalint, write: Callable[..., Path]
+) -> None:
+    write("rows.cu", """
+        __global__ void clear(float* x, int rows) {
+            const int row = rows - 1 - (blockIdx.x * blockDim.x + threadIdx.x);
+            if (row < 0) return;
+            x[row] = 0.0f;
+        }
+        void run(float* x, int rows) {
+            clear<<<rows / 128, 128>>>(x, rows);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL203", "rows.cu")
+    assert "come to 128 of 129 elements, and 1 element has no thread" in finding["message"]
+    assert finding["witness"]["values"] == {"elements without a thread": 1}
+
+
 def test_a_difference_of_pointers_has_the_name_of_what_holds_it(cudalint: Cudalint, write: Callable[..., Path]) -> None:
     write("span.cu", EMPTY + """
         void run(float* first, float* last) {

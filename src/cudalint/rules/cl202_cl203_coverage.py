@@ -510,6 +510,15 @@ def _each(found: Short) -> str:
     return f"a fixed number of {unit.many}"
 
 
+def _counts_down(item: Coordinate) -> bool:
+    """Whether blocks and threads take the elements from the end: those that are left out are not the last ones."""
+    return any(
+        factor < 0 and not item.ids.isdisjoint(monomial)
+        for access in item.accesses
+        for monomial, factor in expand(access.scalar or {}).items()
+    )
+
+
 def _rounded(launch: Launch, axis: str) -> str:
     """What of the launch is divided on an axis: the block alone, or the grid."""
     assert launch.grid is not None and launch.block is not None
@@ -531,6 +540,9 @@ def _draft(launch: Launch, found: Short, fix: FixDraft | None) -> Draft:
     unit = _unit(found.coordinate)
     noun = unit.one.split()[0]
     elements = f"{noun} {reach} has" if count == 1 else f"{noun}s {reach} to {digits(found.size - 1)} have"
+    backwards = found.coordinate is not None and _counts_down(found.coordinate)
+    if backwards:
+        elements = f"{unit.counted(count)} {'has' if count == 1 else 'have'}"
     empty = case.empty is not None
     start, end = event.node.start, event.node.end
     if found.floored:
@@ -549,7 +561,9 @@ def _draft(launch: Launch, found: Short, fix: FixDraft | None) -> Draft:
             f"{found.size_words}{on}: {at}they come to {reach} of {digits(found.size)}, and {elements} no thread"
         )
         help_ = "size the grid from the number of elements, or step the kernel's index by the whole grid in a loop"
-    values: dict[str, int | str] = {f"first {noun} without a thread": found.reach, f"{noun}s without a thread": count}
+    values: dict[str, int | str] = {f"{noun}s without a thread": count}
+    if not backwards:
+        values = {f"first {noun} without a thread": found.reach, **values}
     grid = case.grid
     return Draft(
         "CL203" if found.floored else "CL202", event.fn, event.fn.file, start, end, message, help_,
