@@ -60,15 +60,15 @@ def _accumulated(induction: Induction) -> bool:
     return len(others) == 1 and any(x.data.kind in _SIZES for x in t.leaves(others[0]))
 
 
-def _untouched(leaf: Term) -> Term:
-    """What ties a size that a loop works out to the loop's passes: where there are none, it is what it was before."""
+def _untouched(leaf: Term) -> tuple[Term, Term] | None:
+    """When a loop that works out a value makes a pass, and what the value is where it makes none; None where it makes
+    one in any case, or that is not known."""
     induction: Induction = leaf.data.data
     loop = induction.loop
     if induction.init is None or loop.cond is None or (isinstance(loop.node, ir.While) and loop.node.post):
-        return t.TRUE
+        return None
     begins = {x.term: x.init for x in loop.inductions.values() if x.term is not None and x.init is not None}
-    entered = t.substitute(loop.cond, begins)
-    return t.lor(entered, t.compare("==", leaf, induction.init))
+    return t.substitute(loop.cond, begins), induction.init
 
 
 def deciding(terms: Iterable[Term], env: w.Assignment) -> set[Term]:
@@ -167,14 +167,20 @@ def smallest(
         return None
 
     several = [x for x in leaves if len(w.instances(x)) > 1]
-    conditions = [*launch.conditions, *(_untouched(x) for x in leaves if x.data.kind == "exit")]
+    worked = {x: None for x in (*leaves, *ordered(launch.conditions, ())) if x.data.kind == "exit"}
+    idle = {x: found for x in worked if (found := _untouched(x)) is not None}
+    tied = [t.lor(entered, t.compare("==", x, before)) for x, (entered, before) in idle.items() if x in leaves]
+    conditions = [*launch.conditions, *tied]
 
     tests = w.Tests(conditions)
 
     def good(env: w.Assignment) -> bool:
         if several and not w.instantiated({x: env[x] for x in several}):
             return False
-        return w.holds(goal, env) and tests.allow(env) and w.completed(env, conditions) is not None
+        if not w.holds(goal, env) or not tests.allow(env):
+            return False
+        left = {x: t.evaluated(before, env) for x, (entered, before) in idle.items() if t.evaluated(entered, env) == 0}
+        return w.completed({**{x: v for x, v in left.items() if v is not None}, **env}, conditions) is not None
 
     for tried, values in enumerate(_diagonal(choices)):
         if tried > _BUDGET:
