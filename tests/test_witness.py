@@ -592,6 +592,16 @@ def test_an_axis_without_blocks_at_sizes_above_zero_is_told_first(
     assert "has no blocks on y at height = 1, window = 2: " in finding["message"]
 
 
+def test_an_empty_span_is_a_size_of_zero(cudalint: Cudalint, write: Callable[..., Path]) -> None:
+    write("span.cu", EMPTY + """
+        void run(float* x, int begin, int end) {
+            scale<<<(end - begin + 127) / 128, 128>>>(x + begin, end - begin);
+        }""")  # fmt: skip
+    (finding,) = cudalint.json("--select", "CL204", "span.cu")
+    assert finding["level"] == "note"
+    assert finding["message"].endswith("at begin = 1, end = 1: the driver refuses the launch")
+
+
 def test_rows_that_are_taken_from_the_end_are_counted_and_not_named(
     cudalint: Cudalint, write: Callable[..., Path]
 ) -> None:

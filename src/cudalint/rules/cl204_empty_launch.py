@@ -46,7 +46,7 @@ def check(launch: Launch) -> Iterator[Draft]:
     # A floored grid that also loses elements is CL203, which says that it is empty below one block.
     coverage = short(launch)
     if coverage is None or not coverage.floored or lost(launch) is not None:
-        axis, blocks, env = next((x for x in found if not _zero(x[1], x[2])), found[0])
+        axis, blocks, env = next((x for x in found if not _is_nothing(x[1], x[2])), found[0])
         # What is written is not what the first pass makes of it.
         yield _draft(launch, axis, blocks, env, fixable=launch is written)
 
@@ -124,7 +124,7 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
         found = sought(
             lambda env: goal(env) and is_counted(env) and _are_lost(launch, blocks, env), [*extents, *counts], flags
-        ) or sought(lambda env: goal(env) and is_counted(env), extents, flags)
+        ) or sought(lambda env: goal(env) and is_counted(env) and not _is_nothing(blocks, env), extents, flags)
         if found is not None:
             return found
     return sought(goal, extents, set(leaves) - constants)
@@ -178,6 +178,17 @@ def _moving(blocks: Term, env: w.Assignment) -> w.Assignment:
 def _zero(blocks: Term, env: w.Assignment) -> w.Assignment:
     """The sizes of 0 among them."""
     return {x: v for x, v in _moving(blocks, env).items() if v == 0}
+
+
+def _is_nothing(blocks: Term, env: w.Assignment) -> bool:
+    """Whether there is nothing to make blocks of: a size of 0, or none from one size to another (``end - begin``)."""
+    counts = [t.poly(blocks)]
+    for part in t.inside([blocks]):
+        if part.op == "div":
+            dividend, by = map(t.poly, part.args)
+            counts += dividend, t.add(dividend, t.add(by, {(): 1}, -1), -1)
+    spans = [from_poly(p, I64) for p in counts if sorted(p.values()) == [-1, 1] and () not in p]
+    return bool(_zero(blocks, env)) or any((t.evaluated(x, env) or 0) <= 0 for x in spans)
 
 
 def _are_lost(launch: Launch, blocks: Term, env: w.Assignment) -> bool:
@@ -274,7 +285,7 @@ def _draft(launch: Launch, axis: str, blocks: Term, env: w.Assignment, *, fixabl
         else "round the number of blocks up, or keep it at 1 or more for a kernel that loops",
         Witness(search.sizes_of(env), None, None, None, {f"grid {axis}": 0}),
         launches.callers(launch),
-        level="note" if zero else "error",
+        level="note" if _is_nothing(blocks, env) else "error",
         fix=guarded(launch) if fixable and zero else None,
     )  # fmt: skip
 
