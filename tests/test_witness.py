@@ -623,7 +623,7 @@ def test_a_difference_of_pointers_has_the_name_of_what_holds_it(cudalint: Cudali
     write("span.cu", EMPTY + """
         void run(float* first, float* last) {
             int n = last - first;
-            if (n > 0) scale<<<(n + 127) / 128, 128>>>(first, n);
+            if (n > 0 && first != nullptr) scale<<<(n + 127) / 128, 128>>>(first, n);
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL104", "span.cu")
     assert finding["witness"]["sizes"] == {"n": 2147483521}

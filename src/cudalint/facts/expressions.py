@@ -237,7 +237,8 @@ class Expressions(Places):
                 y = right.pieces[0][0] if right.pieces else const(0, I64)
                 return t.compare(node.op, t.convert(x, I64), t.convert(y, I64))
         inputs = [self.term(left), self.term(right)]
-        return self.fresh("unknown", self.source(node), node.type, inputs=tuple(inputs))
+        named = self.source(node) if node.op == "-" else node.op  # a comparison is no size
+        return self.fresh("unknown", named, node.type, inputs=tuple(inputs))
 
     def moved(self, pointer: Pointer, offset: Term) -> Pointer:
         """``pointer + offset`` in elements of what it points to."""
