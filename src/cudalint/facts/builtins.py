@@ -240,6 +240,21 @@ def _ceil_div(walker: Walker, node: ir.Call, name: str) -> Value:
     return t.binary("div", t.binary("add", number, t.binary("sub", by, t.const(1, type_), type_), type_), by, type_)
 
 
+def _length(walker: Walker, node: ir.Call, _name: str) -> Value:
+    """``strlen``: of a literal the number of its characters."""
+    args = [walker.value(a) for a in node.args]
+    literal: Value | None = args[0] if len(args) == 1 else None
+    if isinstance(literal, Pointer) and not literal.pieces and len(literal.obj.origin) == 1:
+        literal = literal.obj.origin[0]
+    said = literal.data.data if isinstance(literal, Term) and literal.op == "atom" else None
+    # One with a prefix is kept as it is written; what escapes stand for is not looked up.
+    if isinstance(said, ir.Const) and said.value != said.text:
+        text = said.value
+        if isinstance(text, str) and "\\" not in text:
+            return const(len(text), U64)
+    return walker.unseen(node, args)
+
+
 def _multiply(walker: Walker, node: ir.Call, name: str) -> Value:
     type_ = U32 if name == "__umul24" else I32
     args = [walker.convert(walker.term(walker.value(a)), type_, a) for a in node.args]
@@ -618,6 +633,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(("min", "max", "fminf", "fmaxf", "fmin", "fmax", "umin", "umax", "llmin", "llmax", "ullmin",
                      "ullmax"), _extremum),
     **dict.fromkeys(("ceil_div", "ATenCeilDiv"), _ceil_div),
+    "strlen": _length,
     **dict.fromkeys(("__mul24", "__umul24"), _multiply),
     **dict.fromkeys(ROUNDING, _rounding),
     **dict.fromkeys(("abs", "labs", "llabs"), _absolute),

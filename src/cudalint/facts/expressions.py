@@ -73,7 +73,7 @@ class Expressions(Places):
             return const(node.value, number(node.type))
         if isinstance(node.type, Ptr):
             return Pointer(Obj("unknown", node.text or "null", node.type.element), node.type.element)
-        return self.fresh("unknown", node.text or "?", None)
+        return self.fresh("unknown", node.text or "?", None, data=node)
 
     def do_ref(self, node: ir.Ref) -> Value:
         var = node.var

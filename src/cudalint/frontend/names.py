@@ -281,9 +281,10 @@ class Names(Typer):
 
     def string_literal(self, n: Node) -> Expr:
         a, b = n.start_byte, n.end_byte
-        text = self.s[a:b]
-        body = text[1:-1] if n.type == "string_literal" and text[:1] == '"' else text
-        return Const(a, b, Array(I8, None), body, text)
+        pieces = [self.text(x) for x in (n.named_children if n.type == "concatenated_string" else (n,))]
+        plain = all(x[:1] == '"' for x in pieces)
+        body = "".join(x[1:-1] for x in pieces) if plain else self.s[a:b]
+        return Const(a, b, Array(I8, None), body, self.s[a:b])
 
     def boolean(self, n: Node) -> Expr:
         return Const(n.start_byte, n.end_byte, BOOL, n.type == "true", n.type)
