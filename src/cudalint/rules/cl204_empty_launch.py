@@ -186,7 +186,8 @@ def _is_nothing(blocks: Term, env: w.Assignment) -> bool:
     for part in t.inside([blocks]):
         if part.op == "div":
             dividend, by = map(t.poly, part.args)
-            counts += dividend, t.add(dividend, t.add(by, {(): 1}, -1), -1)
+            rounded = t.add(dividend, t.add(by, {(): 1}, -1), -1)
+            counts += [dividend] if any(m in rounded for m in by if m) else [dividend, rounded]
     spans = [from_poly(p, I64) for p in counts if sorted(p.values()) == [-1, 1] and () not in p]
     return bool(_zero(blocks, env)) or any((t.evaluated(x, env) or 0) <= 0 for x in spans)
 
