@@ -41,8 +41,7 @@ def judged(launches: list[Launch]) -> list[Launch]:
 
 def distinct(launches: list[Launch]) -> Iterator[Launch]:
     """The launches but for those of which rules would say the same as of another: macros that turn runtime flags into
-    template arguments write one launch hundreds of times, and what is asked on the way concerns few of its sizes. Of
-    one place no more than are worth the time are judged.
+    template arguments write one launch hundreds of times, and what is asked on the way concerns few of its sizes.
     """
     groups: dict[tuple[str, tuple[int, int]], list[Launch]] = {}
     for launch in launches:
@@ -56,14 +55,8 @@ def distinct(launches: list[Launch]) -> Iterator[Launch]:
                 shape = _shape(launch)
                 if shape in told:
                     continue
-                if len(told) == _MOST:
-                    break
                 told.add(shape)
             yield launch
-
-
-_MOST = 64
-"""Launches of one place, each under other conditions, that are judged."""
 
 
 def _shape(launch: Launch) -> tuple[object, ...]:
