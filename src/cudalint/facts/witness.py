@@ -233,7 +233,14 @@ def _chosen(
 def refuted(conditions: Iterable[Term], env: Assignment) -> bool:
     """Whether a condition is false whatever the values are that are missing: a product with a factor of 0 is 0."""
     known = {x: t.const(v, x.type) for x, v in env.items()}
-    return any(t.substitute(c, known) is t.FALSE for c in conditions)
+    for condition in conditions:
+        leaves = t.leaves(condition)
+        if leaves <= env.keys():
+            if t.evaluated(condition, env) == 0:
+                return True
+        elif not leaves.isdisjoint(known) and t.substitute(condition, known) is t.FALSE:
+            return True
+    return False
 
 
 def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:
