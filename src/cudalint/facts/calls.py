@@ -33,7 +33,10 @@ LEGACY_COLLECTIVES = frozenset({"__shfl", "__shfl_up", "__shfl_down", "__shfl_xo
 WAITS = frozenset({"arrive_and_wait", "arrive_and_drop", "consumer_wait", "producer_acquire", "wait"})
 
 #: Device functions that read from a pointer on, with its place among the pointers that they get.
-READERS = {"load_matrix_sync": 0, "memcpy": 1, "memmove": 1, "memcpy_async": 1, "__pipeline_memcpy_async": 1}
+READERS = {
+    "load_matrix_sync": 0, "memcpy": 1, "memmove": 1, "memcpy_async": 1, "__pipeline_memcpy_async": 1,
+    "cudaMemcpy": 1, "cudaMemcpyAsync": 1, "hipMemcpy": 1, "hipMemcpyAsync": 1,
+}  # fmt: skip
 
 #: Results that differ from thread to thread by their nature.
 THREAD_RESULTS = frozenset({"__activemask", "clock", "clock64", "__clock", "coalesced_threads", "__match_any_sync"})

@@ -508,8 +508,11 @@ class Expressions(Places):
                 each.stores.append(self.fresh("unknown", "call", None, level=UNKNOWN))
 
     def unseen(self, node: ir.Call, args: list[Value], level: int = UNKNOWN) -> Value:
-        """A call nothing is known of: it may write through what it is given."""
-        for arg, value in zip(node.args, args):
+        """A call nothing is known of: it may write through what it is given, but for what it is given to read."""
+        read = {i for i, _ in self.to_read(node, args)}
+        for i, (arg, value) in enumerate(zip(node.args, args)):
+            if i in read:
+                continue
             if isinstance(value, Pointer) and value.obj.kind == "var" and value.obj.data is not None:
                 var, path = value.obj.data
                 type_ = value.element or var.type
@@ -541,14 +544,18 @@ class Expressions(Places):
 
     def handed(self, node: ir.Call, args: list[Value]) -> None:
         """Records what a function that nobody sees reads from the pointers on that it is given to read."""
+        pointers = self.to_read(node, args)
+        self.flow.handed.extend(self.access(x, node.args[i], "r") for i, x in pointers if x.obj.kind != "var")
+
+    @staticmethod
+    def to_read(node: ir.Call, args: list[Value]) -> list[tuple[int, Pointer]]:
+        """The pointers, with their places among the arguments, through which a function that nobody sees only reads."""
         pointers = [(i, x) for i, x in enumerate(args) if isinstance(x, Pointer)]
         if node.target is not None:
             reads = dict(enumerate(read_only(node.target)))
-            pointers = [(i, x) for i, x in pointers if reads.get(i)]
-        else:
-            position = READERS.get(node.name.rpartition("::")[2], len(pointers))
-            pointers = pointers[position : position + 1]
-        self.flow.handed.extend(self.access(x, node.args[i], "r") for i, x in pointers if x.obj.kind != "var")
+            return [(i, x) for i, x in pointers if reads.get(i)]
+        position = READERS.get(node.name.rpartition("::")[2], len(pointers))
+        return pointers[position : position + 1]
 
     def called_back(self, node: ir.Call, closure: Closure) -> None:
         """What a function that nobody sees does with a lambda: it calls it, any number of times, with anything

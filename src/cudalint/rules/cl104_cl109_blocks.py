@@ -9,6 +9,7 @@ from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
+from cudalint.facts.ids import BID
 from cudalint.facts.model import GRID_YZ_MAX
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
@@ -337,8 +338,8 @@ def check_float_grid(launch: Launch) -> Iterator[Draft]:
 
 
 def _strides(kernel: Kernel, axis: str) -> bool:
-    """Whether all that the kernel tests on an axis is stepped by the whole grid."""
-    tested = [x for x in kernel.layout.coordinates if axis in x.axes]
+    """Whether all that the kernel tests of the blocks on an axis is stepped by the whole grid."""
+    tested = [x for x in kernel.layout.coordinates if BID[axis] in x.ids]
     return bool(tested) and all(x.strides_grid for x in tested)
 
 

@@ -254,7 +254,9 @@ def _search(
             return None
         first_pass = {m: c for m, c in p.items() if not any(x.op == "atom" and x.data.kind == "count" for x in m)}
         element = here.peak(first_pass) + access.width - 1
-        along_axis = scale != _ONE or len(tests) > 1
+        # What another test bounds is the place of a thread within the tested block of places.
+        finer = any(item.ids < other.ids for other in tests)
+        along_axis = not finer and (scale != _ONE or len(tests) > 1)
         if element < there and not along_axis:
             return None
         return _Past(case, env, thread, index, element, there)
