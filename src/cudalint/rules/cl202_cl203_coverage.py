@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
-    from cudalint.facts.events import Obj
+    from cudalint.facts.events import Loop, Obj
     from cudalint.facts.kernels import Case, Coordinate
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Poly, Term
@@ -153,6 +153,8 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if not has_block and not any(t.leaves(x) for x in limits):
         # `threadIdx.x < 32`: a choice of threads, no size.
         return None
+    if not has_block and any(_walks(loop, c) for c in group for loop in c.counters):
+        return None  # tile by tile: how far is the loop's to say (CL215)
     blocks = [launch.grid["xyz".index(a)] for a in first.axes if BID[a] in first.ids]
     threads = [launch.block["xyz".index(a)] for a in first.axes if TID[a] in first.ids]
     if not launches.visible(blocks, threads, limits):
@@ -195,12 +197,19 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
     if case.empty is not None and not floored:
         return None  # an empty launch is CL204
-    if floored and launches.has_tail(launch, [*blocks, *threads]):
+    if floored and launches.has_tail(launch, [*blocks, *threads], limits):
         return None
     unit = _unit(first)
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _walks(loop: Loop, item: Coordinate) -> bool:
+    """Whether a loop's passes are counted from the size that a coordinate is tested against."""
+    found = kernels.trips(loop)
+    sizes = search.leaves_of(t.atoms_of(item.limit))
+    return found is not None and not sizes.isdisjoint(search.leaves_of(t.atoms_of(found[0])))
 
 
 def _wraps(blocks: Term, host: Mapping[Term, int]) -> bool:
@@ -338,7 +347,8 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     assert launch.grid is not None and launch.block is not None and launch.kernel is not None
     at = "xyz".index(axis)
     blocks = launch.grid[at]
-    division = launches.division(blocks, _packs(launch, launch.block[at]))
+    packs = _packs(launch, launch.block[at])
+    division = launches.division(blocks, packs)
     if division is None:
         return None
     size, divisor = division
@@ -376,7 +386,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     tries |= _scaled(tries, [size])
     tries |= {v * (before + 1) + 1 for v in tries if before}
     env = _search(goal, leaves, launch, tries)
-    if env is None or launches.has_tail(launch, [blocks]):
+    if env is None or launches.has_tail(launch, [blocks], packs):
         return None
     case = kernels.case(launch, env)
     assert case is not None

@@ -8,6 +8,7 @@ from cudalint.facts import kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
+from cudalint.facts.calls import parses
 from cudalint.facts.events import Pointer, Record, chain
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID
@@ -42,7 +43,7 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
         others = {x for x in t.leaves(term) if x not in shown and x.data.kind != "device" and not w.instances(x)}
         if not others:
             continue
-        if any(x.data.kind != "param" for x in (*others, *own)) or (limits and not own):
+        if not all(_is_given(x) for x in (*others, *own)) or (limits and not own):
             return False
         divided = {x for part in t.inside([term]) if part.op in ("div", "shr") for x in t.leaves(part.args[0])}
         if not others <= divided:
@@ -52,6 +53,12 @@ def visible(blocks: Sequence[Term], threads: Sequence[Term], limits: Sequence[Te
     shares = {x for q in quotients if not t.leaves(q.args[0]) for x in t.leaves(q.args[1])}
     told = own | search.leaves_of(blocks) | shares
     return all(x in told or x.data.kind == "device" or w.instances(x) for x in inner)
+
+
+def _is_given(leaf: Term) -> bool:
+    """Whether a size comes from outside as it stands, and has nothing to do with another one."""
+    asked = leaf.data.data
+    return leaf.data.kind == "param" or (leaf.data.kind == "call" and isinstance(asked, ir.Call) and parses(asked))
 
 
 def reaches(launch: Launch, leaves: Sequence[Term], item: kernels.Coordinate) -> set[int]:
@@ -127,18 +134,23 @@ def are_records(launch: Launch, axis: str, divisor: Term) -> bool:
     return found
 
 
-def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
+def has_tail(launch: Launch, dimensions: Sequence[Term], counts: Iterable[Term] = ()) -> bool:
     """Whether the host handles the rest of a floored division elsewhere: another launch or call with the same memory,
-    or a loop, that begins where this one ends or that asks for the remainder."""
-    quotients = [p for d in dimensions for p in t.inside([d]) if p.op in ("div", "shr") and t.leaves(p)]
+    or a loop, that begins where this one ends or that asks for the remainder. The rest of a quotient in ``counts``,
+    what the kernel counts to (``n / 4`` packs), is none of this launch's."""
+    divided = [p for d in dimensions for p in t.inside([d]) if p.op in ("div", "shr") and t.leaves(p)]
+    sizes = set(t.inside(counts))
+    quotients = [p for p in divided if p not in sizes] or divided
     if not quotients:
         return False
-    dividends = [t.poly(q.args[0]) for q in quotients]
+    dividends = [t.poly(q.args[0]) for q in divided]
+    others = [[t.poly(x) for x in q.args] for q in divided if q not in quotients]
     atoms = {m[0] for q in quotients for m in t.poly(q) if len(m) == 1}
     flow, own = launch.flow, _memory(launch.event.args)
 
-    def counts(term: Term) -> bool:
-        return any(p.op == "mod" and t.poly(p.args[0]) in dividends for p in t.inside([term]))
+    def asks(term: Term) -> bool:
+        rests = [[t.poly(x) for x in p.args] for p in t.inside([term]) if p.op == "mod"]
+        return any(p[0] in dividends and p not in others for p in rests)
 
     def rounds_up(term: Term) -> bool:
         # `n / t + (n % t != 0)`: the grid of a launch that does everything by itself.
@@ -149,7 +161,7 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
         scalars = [x for x in passed if isinstance(x, t.Term)]
         offsets = [p for x in passed if isinstance(x, Pointer) for p, _ in x.pieces]
         begins = (*scalars, *offsets) if starts else offsets
-        return any(counts(x) for x in (*scalars, *offsets)) or any(_begins(x, atoms) for x in begins)
+        return any(asks(x) for x in (*scalars, *offsets)) or any(_begins(x, atoms) for x in begins)
 
     at = flow.launches.index(launch.event)
     for event in flow.launches[max(0, at - _NEAR) : at + _NEAR]:
@@ -158,7 +170,7 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
         # `n % t == 0` on the way asks whether there is a rest, and is the case without one.
         asked = [g.term for g in _own_guards(event, launch) if g.term.op != "eq"]
         shape = [x for x in (*(event.grid or ()), *(event.block or ())) if not rounds_up(x)]
-        if any(counts(x) for x in (*shape, *asked)) or takes(event.args, starts=True):
+        if any(asks(x) for x in (*shape, *asked)) or takes(event.args, starts=True):
             return True
     # A quotient in the numbers of a copy is its length.
     if any(_meet(own, _memory(x.args)) and takes(x.args, starts=False) for x in flow.calls):
