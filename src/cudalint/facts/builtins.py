@@ -55,6 +55,8 @@ _SHUFFLE = pattern(r"shfl(?:_(down|up|xor))?")
 _TILE = pattern(r"thread_block_tile<\s*(\d+)")
 _LOGICAL_WARP = pattern(r"Warp\w+<[^<>]*,\s*(\d+)\s*>")
 TENSORS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn"})
+_GROUP_SIZES = frozenset({"size", "num_threads", "dim_threads", "num_blocks", "dim_blocks", "group_dim"})
+"""How large a group is, which all its threads are told alike."""
 _EXTENTS = frozenset({"size", "length", "numel", "rows", "cols", "width", "height"})
 """Methods that say how large an object is (``size(0)``: along one of its axes)."""
 _BLOCK_THREADS = pattern(r"Block\w+<[^<>,]*(?:<[^<>]*>)?[^<>,]*,\s*(\d+)\s*[,>]")
@@ -472,6 +474,8 @@ def _method(walker: Walker, node: ir.Call, name: str) -> Value:
             level = WARP_UNIFORM if name in ("any", "all", "ballot") else THREAD
             result = walker.fresh("call", name, node.type, level=level)
             return walker.vote(name, result, value_in) if value_in is not None else result
+        if scope != "warp" and name in _GROUP_SIZES:
+            return walker.unknown_value("call", name, node.type, level=UNIFORM)
         return walker.unknown_value("call", name, node.type, level=THREAD if scope != "grid" else UNKNOWN)
     if cub := _CUB_BLOCK.search(type_name):
         walker.value(receiver)
