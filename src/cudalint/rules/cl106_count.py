@@ -8,6 +8,7 @@ from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.assigned import children
+from cudalint.facts.ids import GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
 from cudalint.facts.reach import Reach
@@ -158,6 +159,8 @@ def _dividends(blocks: Term) -> Iterator[tuple[Term, str]]:
 
 
 def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Draft, int]]:
+    if launch.kernel is not None and _comes_round(launch.kernel):
+        return
     for count, to in width.narrowed(t.convert(blocks, U32)):
         if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= GRID_X_MAX:
             continue
@@ -171,6 +174,12 @@ def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Dr
             draft = _draft(launch, reach, count, GRID_X_MAX, at, node, what, to, 0)
             if draft is not None:
                 yield draft, id(node)
+
+
+def _comes_round(kernel: Kernel) -> bool:
+    """Whether the kernel's blocks go on by the grid along x: of how many there are, none stands for an item."""
+    steps = (info.step for loop in kernel.flow.loops for info in loop.inductions.values())
+    return any(step is not None and GDIM["x"] in t.leaves(step) for step in steps)
 
 
 def _parts(term: Term) -> Iterator[Term]:
