@@ -22,6 +22,7 @@ from cudalint.facts.extents import replaced, rounded_up, scale
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.frontend.given import given
+from cudalint.ir.nodes import Call
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
@@ -209,8 +210,9 @@ class Harness:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, usual))
             elif isinstance(leaf.type, Float):
                 result[leaf] = 2
-            elif leaf.data.kind == "call" and leaf.data.name.startswith(("cuda", "hip")):
-                result[leaf] = 0  # cudaSuccess
+            elif _asks_runtime(leaf):
+                result[leaf] = 0  # cudaSuccess, under whatever name the host keeps it
+                free.append(leaf)
             elif leaf in self._pitches:
                 result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
             else:
@@ -227,14 +229,20 @@ class Harness:
     def _admitted(self, host: Values, free: Sequence[Term]) -> Values:
         """The values with those that nobody chose (flags, ranks, variants) made such that the host comes to the launch,
         if there are any."""
-        broken = [] if self.launch is None else [c for c in self.launch.conditions if not w.allowed(c, host)]
+        conditions = self.launch.conditions if self.launch is not None else ()
+        broken = [c for c in conditions if not w.allowed(c, host)]
         open_ = [x for x in free if any(x in t.leaves(c) for c in broken)]
-        known = sorted({int(c) + beside for c in w.constants(broken) for beside in (-1, 0, 1)})
-        choices = [[v for v in (host[x], 0, 1, *known) if x.data.lo <= v <= x.data.hi] for x in open_]
-        for values in islice(product(*choices), _COMBINATIONS):
-            tried = {**host, **dict(zip(open_, values, strict=True))}
-            if self.reached(tried):
-                return tried
+        # Flags that no check brings together are chosen apart: a host may check what many calls return.
+        for flags, checks in _together(open_, conditions):
+            known = sorted({int(c) + beside for c in w.constants(checks) for beside in (-1, 0, 1)})
+            # A flag may be held against a size: what there is room for.
+            known += sorted({host[x] for c in checks for x in t.leaves(c) if x in host and x not in flags})
+            choices = [[v for v in (host[x], 0, 1, *known) if x.data.lo <= v <= x.data.hi] for x in flags]
+            for values in islice(product(*choices), _COMBINATIONS):
+                tried = {**host, **dict(zip(flags, values, strict=True))}
+                if all(w.allowed(c, tried) for c in checks):
+                    host = tried
+                    break
         return host
 
     def reached(self, host: Values) -> bool:
@@ -788,6 +796,28 @@ def _stated(launch: Launch | None) -> Values:
                 if own and isinstance(number.data, int):
                     found.setdefault(atom, number.data)
     return found
+
+
+def _asks_runtime(leaf: Term) -> bool:
+    """Whether an atom is what a function of the CUDA runtime returns."""
+    info = leaf.data
+    callee = info.data.name if isinstance(info.data, Call) else info.name
+    return info.kind == "call" and callee.startswith(("cuda", "hip"))
+
+
+def _together(open_: Sequence[Term], conditions: Iterable[Term]) -> list[tuple[list[Term], list[Term]]]:
+    """The atoms in groups that share conditions, each with all conditions that it takes part in."""
+    groups: list[tuple[list[Term], list[Term]]] = []
+    for condition in conditions:
+        own = t.leaves(condition)
+        atoms, checks = [x for x in open_ if x in own], [condition]
+        if not atoms:
+            continue
+        for group in [g for g in groups if not set(g[0]).isdisjoint(atoms)]:
+            groups.remove(group)
+            atoms, checks = list(dict.fromkeys([*group[0], *atoms])), [*group[1], *checks]
+        groups.append((atoms, checks))
+    return groups
 
 
 def _numbers(value: Any) -> Iterator[Term]:

@@ -37,6 +37,7 @@ ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
 #: Rules of kernels that compare an access with what a launch says of how large the array is.
 _OF_EXTENTS = frozenset({"CL209", "CL212", "CL214"})
 NO_LAUNCH = "no launch is visible, and it is what says how large the grid and the arrays are"
+REFUSED = "the host's checks let none of these sizes through"
 POINTED = "it is launched through a pointer: which sizes may come to it is not known"
 #: Of a launch too large to run whole, so many blocks at each end are run.
 _ENDS = 2
@@ -309,11 +310,9 @@ def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
         return Evidence("simulated", "inconclusive", unknown.reason, prediction=prediction, cases=cases)
     if not outcomes:
         return Evidence("simulated", "inconclusive", "no case to run", prediction=prediction, cases=cases)
-    forgiven = None
     if not ran:
-        forgiven = "the host's checks let none of these sizes through"
-        if bench.witness is not None:
-            return Evidence("simulated", "inconclusive", forgiven, prediction=prediction, cases=cases)
+        return Evidence("simulated", "inconclusive", REFUSED, prediction=prediction, cases=cases)
+    forgiven = None
     if bench.witness is not None and any(getattr(s, "watched", False) and s.absent for o in outcomes for s in o.seen):
         forgiven = "the lanes that are named had exited by then, and this GPU waits for none of them"
     indices = bench.harness.indices()
@@ -429,7 +428,7 @@ def subjects(unit: Kernel | VisibleLaunch | HostFunction, draft: Draft | None) -
         yield Subject(unit, tuple(unit.launches) or (None,), witness, flagged)
     elif isinstance(unit, VisibleLaunch):
         if unit.kernel is not None:
-            yield Subject(unit.kernel, (unit,), witness, flagged)
+            yield Subject(unit.kernel, (unit,) if unit.own is None else (unit.own, unit), witness, flagged)
     else:
         for launch in unit.launches:
             if launch.kernel is not None:

@@ -1,0 +1,64 @@
+"""An experiment runs a kernel as the host launches it, and where it cannot, nothing is shown."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Cudalint
+
+
+def _of(cudalint: Cudalint, folder: Path, source: str, code: str, *more: str) -> dict[str, Any]:
+    """The evidence of one kernel that is put through the experiment of a rule."""
+    file = folder / "k.cu"
+    file.write_text(source, encoding="utf-8")
+    done = cudalint("confirm", "--as", code, *more, "--backend", "sim", "--output-format", "json", file)
+    (row,) = json.loads(done.stdout)
+    found: dict[str, Any] = row["evidence"]
+    assert done.returncode == int(found["verdict"] == "confirmed"), done.stderr
+    return found
+
+
+HALF = """\
+__global__ void scale(float *x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2.0f;
+}
+"""
+MACRO = """\
+#define CHECK(call) do { %s if (%s) { fprintf(stderr, "failed\\n"); exit(1); } } while (0)
+"""
+HOST = """\
+void run(float *x, int n) {
+    if (n <= 0) return;
+    CHECK(%s(0)); CHECK(%s(1)); CHECK(%s(2)); CHECK(%s(3)); CHECK(%s(4)); CHECK(%s(5));
+    scale<<<n / 256, 256>>>(x, n);
+}
+"""
+WAYS = {
+    "a variable": ("cudaError_t e = (call);", "e != cudaSuccess"),
+    "auto": ("auto e = (call);", "e != cudaSuccess"),
+    "in the test": ("", "cudaError_t e = (call); e != cudaSuccess"),
+    "by itself": ("", "(call) != cudaSuccess"),
+    "a number": ("int e = (call);", "e != 7"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("callee", ["cudaSetDevice", "open_device"])
+def test_checked_calls_let_the_host_go_on(cudalint: Cudalint, tmp_path: Path, way: str, callee: str) -> None:
+    source = MACRO % WAYS[way] + HALF + HOST.replace("%s", callee)
+    found = _of(cudalint, tmp_path, source, "CL203", "--sizes", "256,257")
+    assert found["verdict"] == "confirmed", found
+    assert [case["result"] for case in found["cases"]] == ["ok", "wrong@256"]
+
+
+def test_no_run_shows_nothing(cudalint: Cudalint, tmp_path: Path) -> None:
+    source = HALF + "void run(float *x, int n) { if (n == 4096) scale<<<n / 256, 256>>>(x, n + 1); }\n"
+    found = _of(cudalint, tmp_path, source.replace("n == 4096", "n > 100 && n < 100"), "CL203")
+    assert found["verdict"] == "inconclusive"
