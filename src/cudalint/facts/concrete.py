@@ -29,6 +29,7 @@ _HOST = frozenset(
 )
 _SIZES = _HOST - {"device", "name"}
 _OF_BLOCK = frozenset({"param", "name", "bid", "bdim", "gdim"})
+_OF_LAUNCH = frozenset({"tid", "bid", "bdim", "gdim"})
 _LARGE = (1 << 20, (1 << 20) + 37)
 _TIMES = 2
 """Sizes that a launch is tried with."""
@@ -80,6 +81,7 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
     blocks = {x for term in launch.block for x in t.leaves(term)}
     hosts = {x for term in (*mapping.values(), *dims) for x in t.leaves(term)}
     hosts |= {x for c in w.relevant(launch.conditions, hosts) for x in t.leaves(c)}
+    flat = {x for x in dims if x.op == "atom" and x.data.axis in _unused(leaves)}
     done: set[tuple[int, ...]] = set()
     for size in sizes:
         if len(done) >= _TIMES:
@@ -87,7 +89,8 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         values: dict[Term, Any] = {}
         late = []
         for leaf in sorted(hosts, key=lambda x: x.key):
-            chosen = _host_value(leaf, launch.usual_block(leaf) if leaf in blocks else size)
+            usual = 1 if leaf in flat else launch.usual_block(leaf) if leaf in blocks else size
+            chosen = _host_value(leaf, usual)
             if chosen is not None:
                 values[leaf] = chosen
             elif leaf.data.kind == "loop":
@@ -117,6 +120,11 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         done.add(key)
         free = frozenset(x for x, actual in mapping.items() if t.leaves(actual))
         yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free, launch)
+
+
+def _unused(leaves: Iterable[Term]) -> set[str]:
+    """The axes that a kernel knows nothing of: a ``dim3`` that its launch is handed is 1 along them."""
+    return {"y", "z"} - {x.data.axis for x in leaves if x.data.kind in _OF_LAUNCH}
 
 
 def read_ends(flow: Flow) -> list[Term]:
