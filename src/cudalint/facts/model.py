@@ -172,7 +172,10 @@ class Launch:
     visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
     """
 
-    __slots__ = ("_conditions", "_mapping", "answers", "block", "callers", "config", "event", "flow", "grid", "kernel")
+    __slots__ = (
+        "_conditions", "_mapping", "answers", "block", "blocks", "callers", "config", "event", "flow", "grid", "kernel",
+        "own",
+    )  # fmt: skip
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
         self.event, self.flow, self.kernel, self.config = event, flow, kernel, config
@@ -184,6 +187,11 @@ class Launch:
         self._conditions: list[Term] | None = None
         self.callers: list[Caller] = []
         """All calls of the function in which the walk began, where no others can be."""
+        self.own: Launch | None = None
+        """The launch as its function is by itself, where callers are walked only for the block that they hand over:
+        what they pass for sizes is not all that can be passed."""
+        self.blocks: list[tuple[Term, Term, Term] | None] = []
+        """The blocks that those callers hand over."""
         self.answers: dict[object, object] = {}
         """What one rule found out and others ask for too, by its name."""
 
@@ -276,6 +284,7 @@ class Launch:
         """What the host makes sure of: its checks and branches on the way to the launch."""
         found = list(conjuncts(self.event.guard))
         found.extend(stated(self, self.callers) if self.callers else ())
+        found.extend(self._handed())
         found.extend(constructed(self) if self.flow.members else ())
         found.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
         found.extend(_whole_rows([*(self.grid or ()), *self.mapping.values()], self.block or ()))
@@ -286,6 +295,15 @@ class Launch:
                 first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
                 found.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
         return found
+
+    def _handed(self) -> Iterator[Term]:
+        """What the block is by all callers that hand it over."""
+        for at, extent in enumerate(self.block or ()):
+            values = [x[at] if x is not None else None for x in self.blocks]
+            known = [x.data for x in values if x is not None and x.op == "const"]
+            if extent.op != "const" and known and len(known) == len(values):
+                yield t.compare("<=", t.const(min(known), extent.type), extent)
+                yield t.compare("<=", extent, t.const(max(known), extent.type))
 
     def usual_block(self, leaf: Term) -> int:
         """What a size that makes the block is taken to be: the configured size, or the nearest that is known to be

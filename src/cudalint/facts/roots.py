@@ -94,15 +94,22 @@ def _pick(launch: Launch, path: Path, by_path: dict[Path, list[Launch]], walked:
     if not callers:
         return [launch]
     picked = [y for x, p in callers for y in _pick(x, p, by_path, walked)]
-    if is_wrapper(launch) or launch.kernel is None:
-        return picked
     sites = [(_sites(x)[len(_sites(x)) - len(path) - 1], x) for x, _ in callers]
-    if all(fixed(y) for y in picked) and all(fixes(site) for site, _ in sites):
+    known = all(fixes(site) for site, _ in sites)
+    wrapper = is_wrapper(launch) or launch.kernel is None
+    if known and (wrapper or all(fixed(y) for y in picked)):
+        return picked
+    if wrapper and (launch.grid is None or any(map(_is_parameter, launch.grid))):
         return picked
     decl = launch.flow.function.decl
     if decl is not None and calls_all(decl, {start for file, start in walked if file == decl.file.path}):
         launch.callers = sites
-    return [launch]
+    if not wrapper:
+        return [launch]
+    for found in picked:
+        found.own = launch
+    launch.blocks = [x.block for x in picked]
+    return picked
 
 
 def _sites(launch: Launch) -> list[CallSite]:

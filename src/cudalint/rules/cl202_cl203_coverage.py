@@ -75,10 +75,16 @@ class Short(NamedTuple):
 
 def check(launch: Launch) -> Iterator[Draft]:
     """One finding of a kind a launch: the first axis that a division rounds down, the first that is short otherwise."""
+    handed = short(launch) is None and launch.own is not None
+    if handed:
+        assert launch.own is not None
+        launch = launch.own
     if short(launch) is None or lost(launch) is not None:
         return
     told: set[bool] = set()
     for found in _every(launch):
+        if handed and not found.floored:
+            continue  # of blocks nobody hands over
         if found.floored not in told and not _swapped(launch, found):
             told.add(found.floored)
             yield _draft(launch.first_pass, found, _repair(launch, found))

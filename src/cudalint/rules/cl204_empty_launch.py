@@ -33,6 +33,14 @@ _FEW = 1 << 10
 
 
 def check(launch: Launch) -> Iterator[Draft]:
+    for each in filter(None, (launch, launch.own)):
+        found = list(_check(each))
+        if found:
+            yield from found
+            return
+
+
+def _check(launch: Launch) -> Iterator[Draft]:
     written, launch = launch, launch.first_pass
     if launch.grid is None:
         return
