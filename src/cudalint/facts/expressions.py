@@ -54,6 +54,8 @@ walked: dict[ir.FunctionDecl, set[tuple[tuple[str, Type | int], ...]]] = {}
 """The bindings with which large host templates were called since the last file."""
 
 
+_ENTRY = 4
+"""Statements that it costs to follow a call: its arguments are bound, and what its ends leave is merged."""
 lambdas: dict[Type, ir.Lambda] = {}
 """The lambdas that were met since the last file, by their types: a kernel gets one as an argument, perhaps."""
 
@@ -656,6 +658,7 @@ class Expressions(Places):
         self.fn, self.stack, self.exits = callee, (*self.stack, site), []
         frame = Frame(base)
         self.frames.append(frame)
+        self.flow.steps += _ENTRY
         self.block(callee.body)
         self.frames.pop()
         self.fn, self.stack, self.exits, self.last_exit, outer = saved

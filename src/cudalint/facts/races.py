@@ -235,6 +235,8 @@ def suspects(flow: Flow, objects: Iterable[Obj], launched: Launched) -> set[Acce
 
 _DEEP = 6
 """Loops in one another whose passes are told apart: each doubles the walk."""
+_MOST_PAIRS = 500_000
+"""Pairs of accesses that one search compares: thousands in a row with no barrier between are of unrolled code."""
 _Open = dict[object, dict[object, "list[Access]"]]
 
 
@@ -243,6 +245,7 @@ class _Search:
 
     def __init__(self, launched: Launched) -> None:
         self.launched = launched
+        self.pairs = _MOST_PAIRS
         self.found: set[Access] = set()
         self.shapes: dict[Access, _Shape] = {}
 
@@ -265,7 +268,8 @@ class _Search:
         if shape is None:
             shape = self.shapes[item] = _shape(item, self.launched, False)
         seen = open_.setdefault(array_of(item), {})
-        for key, earlier in seen.items():
+        self.pairs -= len(seen)
+        for key, earlier in seen.items() if self.pairs > 0 else ():
             if key == shape.key and shape.own:
                 continue
             for other in earlier:
