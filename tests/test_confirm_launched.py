@@ -62,3 +62,51 @@ def test_no_run_shows_nothing(cudalint: Cudalint, tmp_path: Path) -> None:
     source = HALF + "void run(float *x, int n) { if (n == 4096) scale<<<n / 256, 256>>>(x, n + 1); }\n"
     found = _of(cudalint, tmp_path, source.replace("n == 4096", "n > 100 && n < 100"), "CL203")
     assert found["verdict"] == "inconclusive"
+
+
+UNSEEN = {
+    "in the launch": "void run(float *x, int n) { if (n > 0) scale<<<ceil_div(n, 256), 256>>>(x, n); }\n",
+    "in a variable": "void run(float *x, int n) { int blocks = ceil_div(n, 256); scale<<<blocks, 256>>>(x, n); }\n",
+    "of two axes": "void run(float *x, int n) { dim3 grid(ceil_div(n, 256), 1); scale<<<grid, 256>>>(x, n); }\n",
+    "of nothing": "void run(float *x, int n) { scale<<<blocks(), 256>>>(x, n); }\n",
+}
+
+
+@pytest.mark.parametrize("way", UNSEEN)
+def test_a_grid_that_nobody_sees(cudalint: Cudalint, tmp_path: Path, way: str) -> None:
+    source = HALF + UNSEEN[way]
+    found = _of(cudalint, tmp_path, source, "CL202")
+    assert found["verdict"] == "inconclusive"
+    assert found["reason"].startswith("the source does not show how large the launch is")
+    # What is wrong in any launch is looked for in one that comes to every element.
+    source = source.replace("if (i < n) x[i] *= 2.0f", "if (i >= n) return; x[i] *= 2.0f; __syncthreads()")
+    found = _of(cudalint, tmp_path, source, "CL301")
+    assert found["verdict"] == "confirmed"
+
+
+def test_memory_whose_size_nobody_sees(cudalint: Cudalint, tmp_path: Path) -> None:
+    host = "{ float *x; cudaMalloc(&x, padded(n * sizeof(float))); scale<<<(n + 255) / 256, 256>>>(x, n); }\n"
+    assert _of(cudalint, tmp_path, f"{HALF}void run(int n) {host}", "CL209")["verdict"] == "not-reproduced"
+
+
+LINES = {
+    "from an element on": ("first + i < n", "c[first + i] = 1.0f"),
+    "of one axis": ("i < n", "c[i] = 1.0f"),
+    "every second": ("i < n && j < first", "c[2 * (j * n + i)] = 1.0f"),
+    "behind others": ("i < n && j < first", "c[j * n + i + 5] = 1.0f"),
+}
+
+
+@pytest.mark.parametrize("way", LINES)
+def test_elements_that_are_no_image(cudalint: Cudalint, tmp_path: Path, way: str) -> None:
+    test, store = LINES[way]
+    source = f"""\
+__global__ void fill(float *c, int first, int n) {{
+    int i = blockIdx.x * blockDim.x + threadIdx.x, j = blockIdx.y * blockDim.y + threadIdx.y;
+    if ({test}) {store};
+}}
+void run(float *c, int first, int n) {{
+    if (first > 0 && n > first) fill<<<dim3((n + 15) / 16, (n + 15) / 16), dim3(16, 16)>>>(c, first, n);
+}}
+"""
+    assert _of(cudalint, tmp_path, source, "CL503")["verdict"] == "not-reproduced"

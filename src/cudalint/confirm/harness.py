@@ -17,6 +17,7 @@ from cudalint.contracts.block import shape, tiled
 from cudalint.facts import concrete, kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.calls import parses
 from cudalint.facts.events import Pointer, Record, conjuncts
 from cudalint.facts.extents import replaced, rounded_up, scale
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
@@ -108,6 +109,8 @@ class Harness:
         self._leaves = self._all_leaves()
         self._pitches = self._find_pitches()
         self.sizes = [x for x in self._leaves if self._is_size(x)]
+        self.untold = self._untold()
+        """What the grid is made of that nobody here can see."""
         self._check_given()
 
     def _check_given(self) -> None:
@@ -161,6 +164,22 @@ class Harness:
         if not any(search.is_size(x) and x not in blocks and w.assumed(x) is None for x in wanted):
             wanted = search.leaves_of(self.launch.at_launch(x) for x in self._asked())
         return leaf in wanted and leaf not in blocks and search.is_size(leaf) and w.assumed(leaf) is None
+
+    def _untold(self) -> list[Term]:
+        """What functions that are not here make of their arguments, and what they give the grid alone."""
+        limits = self._limits()
+        grid = search.ordered(self.launch.grid or (), ()) if self.launch is not None else []
+        given = [x for x in grid if x not in limits and isinstance(x.data.data, Call) and not parses(x.data.data)]
+        computed = [x for x in search.ordered([*grid, *limits], ()) if search.is_computed(x)]
+        return list(dict.fromkeys([*computed, *(x for x in given if x.data.kind == "call")]))
+
+    def _limits(self) -> frozenset[Term]:
+        """What the host makes the limits of the kernel's coordinates of."""
+        launch = self.launch
+        if launch is None:
+            return frozenset()
+        limits = (x for c in self.kernel.layout.coordinates for x in t.atoms_of(c.limit))
+        return frozenset(search.leaves_of(launch.at_launch(x) for x in limits))
 
     def _asked(self) -> set[Term]:
         """The atoms in the conditions that the kernel's loops, returns and barriers are under."""
@@ -274,12 +293,15 @@ class Harness:
         return self._passed(found.grid, found.block, host), found.block
 
     def _passed(self, grid: Triple, block: Triple, host: Values) -> Triple:
-        """The grid, large enough on an axis where the caller passes it: what it is to be is the caller's business."""
+        """The grid, large enough on an axis where the caller passes it, or nobody here can see how it is computed: what
+        it is to be is somebody else's business."""
         assert self.launch is not None and self.launch.grid is not None
-        limits = search.leaves_of(self.launch.at_launch(x) for c in self.kernel.layout.coordinates
-                                    for x in t.atoms_of(c.limit))  # fmt: skip
-        free = [t.bare(x).op == "atom" and t.bare(x).data.kind == "param"
-                and t.bare(x) not in limits for x in self.launch.grid]  # fmt: skip
+        limits = self._limits()
+        free = [
+            (t.bare(x).op == "atom" and t.bare(x).data.kind == "param" and t.bare(x) not in limits)
+            or not t.leaves(x).isdisjoint(self.untold)
+            for x in self.launch.grid
+        ]
         if self.literal or not any(free):
             return grid
         enough = self.cover(self.kernel_values(host), block)
@@ -355,6 +377,10 @@ class Harness:
         others = search.leaves_of([*(self.launch.grid or ()), *(self.launch.block or ()),
                                      *self.launch.mapping.values()])  # fmt: skip
         return bare.op == "atom" and bare.data.kind == "param" and bare not in others
+
+    def _allocated(self, given: Term) -> bool:
+        """Whether the source shows how many bytes are allocated."""
+        return not self._callers(given) and not any(search.is_computed(x) for x in t.leaves(given))
 
     def at_least(self, block: Triple) -> Triple:
         """Blocks that a launch of the kernel by itself has: two on every axis that has threads."""
@@ -509,7 +535,7 @@ class Harness:
         inside = {o: found[1] for o in passed if (found := self._within(o, host)) is not None and found[0] is obj}
         assert element.size is not None
         extent = None
-        if mine is not None and mine.obj.bytes is not None and not mine.pieces and not self._callers(mine.obj.bytes):
+        if mine is not None and mine.obj.bytes is not None and not mine.pieces and self._allocated(mine.obj.bytes):
             try:
                 extent = int(t.evaluate(mine.obj.bytes, host)) // element.size
             except t.Undefined:

@@ -38,6 +38,7 @@ ADVICE = frozenset({"CL504", "CL207", "CL208", "CL210"})
 _OF_EXTENTS = frozenset({"CL209", "CL212", "CL214"})
 NO_LAUNCH = "no launch is visible, and it is what says how large the grid and the arrays are"
 REFUSED = "the host's checks let none of these sizes through"
+UNTOLD = "the source does not show how large the launch is"
 POINTED = "it is launched through a pointer: which sizes may come to it is not known"
 #: Of a launch too large to run whole, so many blocks at each end are run.
 _ENDS = 2
@@ -204,7 +205,7 @@ def attempt(
             why_not = f"{leaf.data.name} = {number} does not fit {leaf.type}"
             return Outcome(trial, "inconclusive", None, None, why_not)
     host = harness.assignment(trial.sizes, None if trial.block is None else trial.block[0])
-    if trial.label == AS_LAUNCHED and not harness.reached(host):
+    if trial.label in (AS_LAUNCHED, BY_ITSELF) and not harness.reached(host):
         return Outcome(trial, "not launched", None, None)
     if plan.host is not None:
         seen = plan.host(host)
@@ -260,7 +261,7 @@ def prove(
 ) -> tuple[Evidence, tuple[Outcome, ...]]:
     """Run an experiment and compare what it shows with what the rule predicts; with ``pictures``, keep what can be
     drawn of each run."""
-    if bench.launch is None:
+    if bench.launch is None or _untold(bench) is not None:
         own = [x._replace(label=BY_ITSELF) if x.label == AS_LAUNCHED else x for x in plan.trials]
         plan = plan._replace(trials=own)
     if pictures:
@@ -287,6 +288,16 @@ def prove(
                 done[k] = done[k]._replace(reason=late)
     outcomes = [done[k] for k in sorted(done)]
     return verdict(bench, plan, outcomes)._replace(grade=backend.grade), tuple(outcomes)
+
+
+def _untold(bench: Bench) -> str | None:
+    """Why a launch cannot be run as it is, of which no rule says anything either."""
+    launch, unseen = bench.launch, bench.harness.untold
+    if launch is None or bench.witness is not None:
+        return None
+    if unseen:
+        return f"{UNTOLD}: {', '.join(f'`{t.show(x)}`' for x in unseen)}"
+    return UNTOLD if launch.grid is None or launch.block is None else None
 
 
 def verdict(bench: Bench, plan: Plan, outcomes: Sequence[Outcome]) -> Evidence:
@@ -455,6 +466,9 @@ def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:
         else:
             try:
                 bench = Bench(code, subject.kernel, launch, subject.witness, subject.flagged)
+                untold = _untold(bench)
+                if untold is not None and _is_of_launches(code):
+                    raise Unready(untold)
                 plan = make(bench)
                 bench = plan.bench or bench
                 plan = _sized(bench, plan, limits)

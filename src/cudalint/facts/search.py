@@ -37,11 +37,17 @@ def is_size(leaf: Term) -> bool:
     """Whether an atom of a host function can be a runtime size: no loop counter, no element of a range, and not
     what a function nobody here can see makes of its arguments (``div_ceil(n, 64)`` may well be at least 1)."""
     info = leaf.data
-    asked = info.data
-    computes = info.kind == "call" and isinstance(asked, ir.Call) and info.name.endswith(")") and asked.args
-    if computes and not parses(asked):
+    if is_computed(leaf):
         return False
     return (info.kind in _SIZES or (info.kind == "exit" and _accumulated(info.data))) and info.level < t.UNKNOWN
+
+
+def is_computed(leaf: Term) -> bool:
+    """Whether an atom is what a function nobody here can see makes of its arguments."""
+    asked = leaf.data.data
+    if leaf.data.kind != "call" or not isinstance(asked, ir.Call) or not leaf.data.name.endswith(")"):
+        return False
+    return bool(asked.args) and not parses(asked)
 
 
 def is_template(leaf: Term) -> bool:

@@ -242,10 +242,15 @@ def experiment_cl503(bench: Bench) -> Plan:
 
 
 def _image(access: Access) -> Iterator[Poly]:
-    """The elements that an address goes over, whichever coordinate is tested against which size."""
+    """The elements that an address goes over from the first on, whichever coordinate is tested against which size."""
     tested = coordinates(access)
     rows = [x for x in (_row(item, tested) for item in tested) if x is not None]
     limits = [x.limits[0] for x in tested if len(x.limits) == 1]
+    rest = access.scalar or {}
+    for item in tested:
+        rest = t.add(rest, t.multiply(item.place, item.scale) or {}, -1)
+    if rest or len(tested) < 2 or all(item.scale != shapes.ONE for item in tested):
+        return  # a line, or one that starts elsewhere or leaves elements out: no image
     if len(limits) == len(tested) == len(rows) + 1 and all(x in limits for x in rows):
         total: Poly | None = shapes.ONE
         for limit in limits:
