@@ -203,7 +203,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     floored = _is_floored(launch, [*blocks, *threads], limits, group, env)
     if case.empty is not None and not floored:
         return None  # an empty launch is CL204
-    if floored and launches.has_tail(launch, [*blocks, *threads], limits):
+    if floored and launches.has_tail(launch, [*blocks, *threads]):
         return None
     unit = _unit(first)
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
@@ -353,8 +353,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     assert launch.grid is not None and launch.block is not None and launch.kernel is not None
     at = "xyz".index(axis)
     blocks = launch.grid[at]
-    packs = _packs(launch, launch.block[at])
-    division = launches.division(blocks, packs)
+    division = launches.division(blocks, launches.packs(launch, [launch.block[at]]))
     if division is None:
         return None
     size, divisor = division
@@ -392,7 +391,7 @@ def _untested(launch: Launch, axis: str) -> Short | None:
     tries |= _scaled(tries, [size])
     tries |= {v * (before + 1) + 1 for v in tries if before}
     env = _search(goal, leaves, launch, tries)
-    if env is None or launches.has_tail(launch, [blocks], packs):
+    if env is None or launches.has_tail(launch, [blocks]):
         return None
     case = kernels.case(launch, env)
     assert case is not None
@@ -431,12 +430,6 @@ def _powers(launch: Launch) -> set[Term]:
     calls = [x for x in launch.flow.calls if x.result in checked and x.node.target is not None]
     told = [*loops, *(x for call in calls for x in call.args)]
     return search.leaves_of(x for x in told if isinstance(x, t.Term))
-
-
-def _packs(launch: Launch, threads: Term) -> set[Term]:
-    """The quotients that the kernel is given: numbers of packs, unless they divide by the block, of blocks."""
-    passed = {t.bare(x) for x in launch.event.args or () if isinstance(x, t.Term)}
-    return {x for x in passed if x.op in ("div", "shr") and t.poly(x.args[1]) != t.poly(threads)}
 
 
 def _addresses(launch: Launch, axis: str) -> bool:

@@ -134,13 +134,20 @@ def are_records(launch: Launch, axis: str, divisor: Term) -> bool:
     return found
 
 
-def has_tail(launch: Launch, dimensions: Sequence[Term], counts: Iterable[Term] = ()) -> bool:
+def packs(launch: Launch, threads: Iterable[Term]) -> set[Term]:
+    """The quotients that the kernel is given: numbers of packs, unless they divide by the block, of blocks."""
+    passed = {t.bare(x) for x in launch.event.args or () if isinstance(x, t.Term)}
+    own = [t.poly(x) for x in threads]
+    return {x for x in passed if x.op in ("div", "shr") and t.poly(x.args[1]) not in own}
+
+
+def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     """Whether the host handles the rest of a floored division elsewhere: another launch or call with the same memory,
-    or a loop, that begins where this one ends or that asks for the remainder. The rest of a quotient in ``counts``,
-    what the kernel counts to (``n / 4`` packs), is none of this launch's."""
+    or a loop, that begins where this one ends or that asks for the remainder. The rest of a number of packs that the
+    kernel is given (``n / 4``) is none of this launch's."""
     divided = [p for d in dimensions for p in t.inside([d]) if p.op in ("div", "shr") and t.leaves(p)]
-    sizes = set(t.inside(counts))
-    quotients = [p for p in divided if p not in sizes] or divided
+    given = packs(launch, launch.block or ())
+    quotients = [p for p in divided if p not in given] or divided
     if not quotients:
         return False
     dividends = [t.poly(q.args[0]) for q in divided]
