@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cudalint.facts.terms import Term
 
 Case = tuple[dict[str, int], "tuple[int, int, int] | None", tuple[int, int, int], dict[str, "int | str"], str]
+_EXTENTS = frozenset({"bdim", "gdim"})
 _LAST = 1 << 62
 _TILE = 1 << 12
 """Constants up to here may be what the host checks a size to be a multiple of."""
@@ -57,6 +58,8 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     if t.bare(bound).op in ("atom", "const") and reach.high(limit) - less + max(0, reach.high(step)) <= top:
         return None  # a bound that is computed can overflow by itself
     passed = [at(x) for x in t.leaves(limit)]
+    extents = {x: at(x) for x in t.leaves(step) if x.data.kind in _EXTENTS}
+    own_pace = t.substitute(step, {x: at(x) for x in t.leaves(step) if x not in extents})
     leaves = t.leaves(bound) | t.leaves(pace)
     fixed = width.defaults(launch, leaves, config)
     if launch is not None and launch.grid is not None:
@@ -70,7 +73,9 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
     multiples = [int(c) for c in w.constants(launch.conditions) if 1 < c <= _TILE] if launch is not None else []
 
     def case(env: dict[Term, int], main: Term | None) -> Case | None:
-        last, pass_ = width.value(bound, env, exact=False), width.value(pace, env, exact=False)
+        # A grid is what the host's own numbers make it, wrapped or not.
+        made = {x: v for x, term in extents.items() if (v := width.value(term, env)) is not None}
+        last, pass_ = width.value(bound, env, exact=False), width.value(own_pace, {**env, **made}, exact=False)
         if last is None or pass_ is None or pass_ <= 0 or last - less + pass_ <= top:
             return None
         last -= less
@@ -177,6 +182,8 @@ def overrun(kernel: Kernel, launch: Launch | None, induction: Induction, test: T
         # A negative index passes an unsigned test only where the bound itself is beyond the type's maximum.
         admitted = width.smallest(least, high, beyond)
         tries = {least, top + 2, top + 2 + less, *([admitted] if admitted is not None else [])}
+        # What makes the grid may have wrapped before: it is the largest there is next to where it does so.
+        tries.update(top + 1 - c for c in multiples)
         for n in sorted({*tries, *(-(-n // c) * c for n in tries for c in multiples)}):
             if least < n <= high:
                 result = case({**env, main: n}, main)
