@@ -17,7 +17,7 @@ def _of(cudalint: Cudalint, folder: Path, source: str, code: str, *more: str) ->
     """The evidence of one kernel that is put through the experiment of a rule."""
     file = folder / "k.cu"
     file.write_text(source, encoding="utf-8")
-    done = cudalint("confirm", "--as", code, *more, "--backend", "sim", "--output-format", "json", file)
+    done = cudalint("confirm", "--as", code, *more, "--backend", "sim", "--output-format", "json", str(file))
     (row,) = json.loads(done.stdout)
     found: dict[str, Any] = row["evidence"]
     assert done.returncode == int(found["verdict"] == "confirmed"), done.stderr
@@ -110,3 +110,21 @@ void run(float *c, int first, int n) {{
 }}
 """
     assert _of(cudalint, tmp_path, source, "CL503")["verdict"] == "not-reproduced"
+
+
+def test_what_an_index_counts(cudalint: Cudalint, tmp_path: Path) -> None:
+    file = tmp_path / "k.cu"
+    early = HALF.replace("if (i < n) x[i] *= 2.0f", "if (i >= n) return; x[i] *= 2.0f; __syncthreads()")
+    half = HALF.replace("scale", "half")
+    host = "void run(float *x, int n) { if (n > 0) half<<<n / 256 + 1, 128>>>(x, n); }\n"
+    file.write_text(early + half + host, encoding="utf-8")
+    shown = cudalint(
+        "confirm", "--as", "CL301", "--kernel", "scale", "--sizes", "255", "--backend", "sim", str(file)
+    ).stdout
+    assert "wrong threads: 255 (block 0, thread 255)" in shown
+    assert "n = 255  wrong@thread 255\n" in shown
+    shown = cudalint(
+        "confirm", "--as", "CL202", "--kernel", "half", "--sizes", "255", "--backend", "sim", str(file)
+    ).stdout
+    assert "wrong elements: 128 " in shown
+    assert "n = 255  wrong@128\n" in shown

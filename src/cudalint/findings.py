@@ -135,6 +135,8 @@ class Case(NamedTuple):
     block: tuple[int, int, int] | None
     result: str
     note: str | None
+    symptom: str | None = None
+    """What is wrong in it: part of the text report, not of the JSON."""
 
 
 class Evidence(NamedTuple):
@@ -197,7 +199,7 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         "grid": evidence.grid and list(evidence.grid), "block": evidence.block and list(evidence.block),
         "symptom": evidence.symptom, "first_wrong": evidence.first_wrong, "wrong": [dict(w) for w in evidence.wrong],
         "prediction": evidence.prediction and evidence.prediction._asdict(),
-        "cases": [case._asdict() for case in evidence.cases],
+        "cases": [{k: v for k, v in case._asdict().items() if k != "symptom"} for case in evidence.cases],
     }  # fmt: skip
 
 

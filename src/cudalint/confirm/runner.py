@@ -346,6 +346,7 @@ def _case(outcome: Outcome) -> Case:
     return Case(
         dict(outcome.trial.sizes), outcome.trial.label, setup.grid if setup else None, setup.block if setup else None,
         outcome.cell, outcome.fault.text if outcome.fault is not None else outcome.reason,
+        outcome.fault.symptom if outcome.fault is not None else None,
     )  # fmt: skip
 
 

@@ -19,6 +19,10 @@ _WORDS = {"confirmed": "confirmed", "not-reproduced": "not reproduced", "inconcl
           "not-run": "not run"}  # fmt: skip
 
 
+#: What is counted where that is no element of an array.
+_COUNTED = {"divergent-barrier": "thread", "absent-lane": "lane", "misaligned": "byte", "wrap": "value"}
+
+
 class Verdict(NamedTuple):
     """What is printed: ``title`` says of what, ``columns`` are the runs, one group of cases a launch; ``asked`` tells
     that it is of a kernel that was put through an experiment, finding or not."""
@@ -62,7 +66,7 @@ def _verdict(verdict: Verdict, colour: bool) -> Iterator[str]:
     if evidence.prediction is not None and evidence.verdict == "confirmed":
         yield from _predicted(evidence, evidence.prediction, asked=verdict.asked)
     if evidence.wrong:
-        yield f"  wrong: {_wrong(evidence.wrong)}\n"
+        yield f"  wrong {_counted(evidence.symptom)}s: {_wrong(evidence.wrong)}\n"
     yield from _table(verdict.columns)
     yield from _notes(verdict)
     yield "\n"
@@ -90,6 +94,17 @@ def held(evidence: Evidence, prediction: Prediction) -> str:
     if all(x == "ok" for x in results):
         return "did not hold, nothing is wrong in that run"
     return "did not hold, another element, thread or access is wrong in that run"
+
+
+def _counted(symptom: str | None) -> str:
+    """What the wrong indices of a symptom number."""
+    return _COUNTED.get(symptom or "", "element")
+
+
+def _cell(case: Case) -> str:
+    """The result of a run, which says whose number it has where that is no element's."""
+    who = _counted(case.symptom)
+    return case.result.replace("@", f"@{who} ") if who in ("thread", "lane") else case.result
 
 
 def _wrong(places: Sequence[Mapping[str, Any]]) -> str:
@@ -131,7 +146,7 @@ def _table(groups: Sequence[tuple[str, Sequence[Case]]]) -> Iterator[str]:
             size = _row(case)
             column = f"{title}: {case.launch}" if title else case.launch
             columns.setdefault(column)
-            rows.setdefault(size, {})[column] = case.result
+            rows.setdefault(size, {})[column] = _cell(case)
     if not rows:
         return
     table = [["", *columns], *([size, *(cells.get(c, "") for c in columns)] for size, cells in rows.items())]
