@@ -43,6 +43,8 @@ UNSUPPORTED = {
     "CL302-divergent-barrier/sound-cluster-sync.cu": "cluster",
     "CL302-divergent-barrier/faulty-cub-block-scan.cu": "cub",
     "CL302-divergent-barrier/sound-cub-block-scan.cu": "cub",
+    "CL302-divergent-barrier/sound-cluster-size.cu": "cluster",
+    "CL302-divergent-barrier/sound-reference-member.cu": "layout",
     "CL302-divergent-barrier/sound-barrier-count.cu": "__barrier_sync_count",
     "CL302-divergent-barrier/sound-cuda-barrier.cu": "init",
     "CL302-divergent-barrier/sound-goto.cu": "goto",
