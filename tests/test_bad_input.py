@@ -509,3 +509,47 @@ def test_a_return_type_that_asks_for_itself_without_end(cudalint, write):
         assert "internal error" not in done.stderr
         assert done.stdout
     assert "CL203" in cudalint("check", "k.cu").stdout
+
+
+def test_template_arguments_in_one_another(cudalint, write):
+    kernel = (
+        "__global__ void k(float *x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = 1; }\n"
+    )
+    write(
+        "k.cu",
+        "template <class T> struct A {};\n" + "A<" * 2000 + "int" + ">" * 2000 + " deep;\n" + kernel
+        + "void run(float *x, int n) { k<<<n / 256, 256>>>(x, n); }\n",
+    )  # fmt: skip
+    for command in ("check", "contract", "confirm"):
+        assert "internal error" not in cudalint(command, "k.cu").stderr
+    assert "CL203" in [x["code"] for x in cudalint.json("k.cu")]
+
+
+@pytest.mark.parametrize("command", ["contract", "confirm"])
+def test_a_file_that_breaks_costs_no_other_file(command, cudalint, write):
+    run = "void run(float *x, int n) {{ sum{0}<<<1, 256>>>(x, x, n); }}\n"
+    write("a.cu", FAULTY.replace("sum", "sumA") + run.format("A"))
+    write("b.cu", FAULTY.replace("sum", "sumB") + run.format("B"))
+    script = (
+        "import sys; from cudalint.contracts import infer; from cudalint.facts import model\n"
+        "from cudalint.confirm import runner\n"
+        "def breaking(of):\n"
+        "    def broken(*given, **named):\n"
+        "        if any('sumA' in str(getattr(getattr(x, 'decl', None), 'name', '')) for x in given):\n"
+        "            raise RuntimeError('a kernel')\n"
+        "        return of(*given, **named)\n"
+        "    return broken\n"
+        "infer.requirements = breaking(infer.requirements)\n"
+        "found = runner.checks\n"
+        "runner.checks = lambda codes: {\n"
+        "    k: [x._replace(run=breaking(x.run)) for x in v] for k, v in found(codes).items()}\n"
+        f"from cudalint.cli import main; sys.exit(main(['{command}', '.']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=cudalint.folder, capture_output=True, text=True, check=False
+    )
+    assert "sumB" in done.stdout
+    assert "Traceback" not in done.stderr
+    if command == "contract":
+        assert done.returncode == 2
+        assert done.stderr.startswith("cudalint: a.cu: internal error in its contracts: RuntimeError: a kernel")

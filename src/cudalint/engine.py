@@ -290,7 +290,7 @@ class Worker:
         try:
             file = self.project(target.settings).file(target.path)
         except Exception as fault:
-            found.problems.append(_internal(target.path, "while reading it", fault))
+            found.problems.append(internal(target.path, "while reading it", fault))
             return found._replace(read=False)
         if file.error is not None:
             if target.named:
@@ -493,7 +493,7 @@ class Worker:
     def _fault(self, target: Target, where: str, found: Checked, fault: Exception) -> None:
         what = _what(fault)
         if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
-            found.problems.append(_internal(target.path, where, fault))
+            found.problems.append(internal(target.path, where, fault))
 
     def _left(self, target: Target, found: Checked, decl: FunctionDecl) -> None:
         """The launches of a function and of those after it are not looked at."""
@@ -747,7 +747,8 @@ def _shown(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def _internal(path: str, where: str, fault: Exception) -> str:
+def internal(path: str, where: str, fault: Exception) -> str:
+    """What is said of a fault of ours; it costs no other file's results."""
     if os.environ.get("CUDALINT_DEBUG"):
         import traceback
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudalint import sim
@@ -594,16 +595,18 @@ def confirm(
 def drafts(
     worker: Worker, target: Target, codes: frozenset[str]
 ) -> Iterator[tuple[Kernel | VisibleLaunch | HostFunction, Draft]]:
-    """What the rules of ``codes`` say of a file, each with the unit that they say it of."""
+    """What the rules of ``codes`` say of a file, each with the unit that they say it of. A fault of ours, which the
+    check has told, costs one unit or one rule."""
     by_subject = checks(codes)
     project = worker.project(target.settings)
     if project.file(target.path).error is not None:
         return
-    for unit in analyse(project, target.path, target.settings.config):
+    for unit in analyse(project, target.path, target.settings.config, told=lambda fault: None):
         for each in by_subject.get(type(unit).__name__, ()):
-            for draft in each.run(unit):
-                if draft.code in codes:
-                    yield unit, draft
+            with suppress(Exception):
+                for draft in each.run(unit):
+                    if draft.code in codes:
+                        yield unit, draft
 
 
 def trial_of(

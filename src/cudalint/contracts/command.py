@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     """Exit code 0: every launch one can see keeps to its kernel's contract, 1: one does not, 2: misuse."""
     from cudalint.cli import write_out
     from cudalint.config import Configs
-    from cudalint.engine import Worker
+    from cudalint.engine import Worker, internal
     from cudalint.frontend.source import host_of
     from cudalint.report import Report
     from cudalint.select import Layer
@@ -109,7 +109,11 @@ def run(options: argparse.Namespace) -> int:
         project = worker.project(target.settings)
         error = project.file(target.path).error
         if error is None:
-            each = contracts(target, project)
+            try:
+                each = contracts(target, project)
+            except Exception as fault:
+                problems.append(internal(target.path, "in its contracts", fault))
+                continue
             # Launches in Python are not seen: of a body that asks for nothing there is nothing to say.
             silent = host_of(target.path) is not None
             found += [x for x in each if x.requires or x.launches or not silent]

@@ -104,6 +104,8 @@ class Flags(NamedTuple):
     device: bool = False
 
 
+_NESTED = 100
+"""Templates that are arguments of one another."""
 _NO_FLAGS = Flags()
 _FLAG_WORDS = {
     "const": "const", "constexpr": "constexpr", "static": "static", "extern": "extern", "__shared__": "shared",
@@ -140,7 +142,7 @@ class Typer:
         self.scope: Scope = declarations.scope
         self.prefix = prefix
         self.names: dict[str, Var | Type | Const] = {}
-        self.instances = 0
+        self.instances = self.enclosing = 0
 
     # Given by the expression layer.
     def expr(self, node: Node) -> Expr:
@@ -374,8 +376,14 @@ class Typer:
 
     def template(self, name: str, arguments: Node) -> Type:
         """``name<arguments>``."""
+        if self.enclosing == _NESTED:
+            return Unknown(f"template '{name}' in too many others")
         decl = None if name in self.names else self.scope.type(name, self.prefix)
-        values = tuple(self.argument(child) for child in arguments.named_children)
+        self.enclosing += 1
+        try:
+            values = tuple(self.argument(child) for child in arguments.named_children)
+        finally:
+            self.enclosing -= 1
         folded = tuple(v if isinstance(v, Type) else fold(v) for v in values)
         special = self.specialisation(name, decl, folded)
         if special is not None:
