@@ -767,12 +767,13 @@ def test_a_loop_leaves_the_other_axes_of_a_grid(cudalint: Cudalint, write: Calla
 
 
 def test_a_size_is_named_as_it_is_asked_for(cudalint: Cudalint, write: Callable[..., Path]) -> None:
-    write("lists.cu", EMPTY + """
+    write("lists.cu", """
         #include <vector>
+        __global__ void clear(float* rows) { rows[(size_t)blockIdx.x * 256 + threadIdx.x] = 0.0f; }
         void run(std::vector<std::vector<float*>> lists) {
             float* first = lists[0][0];
             int many = lists[0].size();
-            scale<<<many, 256>>>(first, 256);
+            clear<<<many, 256>>>(first);
         }""")  # fmt: skip
     (finding,) = cudalint.json("--select", "CL106", "lists.cu")
     assert list(finding["witness"]["sizes"]) == ["lists[0].size()"]

@@ -253,7 +253,7 @@ def _length(walker: Walker, node: ir.Call, _name: str) -> Value:
     if isinstance(said, ir.Const) and said.value != said.text:
         text = said.value
         if isinstance(text, str) and "\\" not in text:
-            return const(len(text), U64)
+            return const(len(text.encode()), U64)
     return walker.unseen(node, args)
 
 
