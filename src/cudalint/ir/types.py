@@ -269,6 +269,7 @@ BUILTIN_NAMES: dict[str, Type] = {
     "int16_t": I16, "uint16_t": U16, "ushort": U16, "int32_t": I32, "uint32_t": U32, "int": I32,
     "uint": U32, "u_int": U32, "int64_t": I64, "uint64_t": U64, "size_t": U64, "ssize_t": I64,
     "ptrdiff_t": I64, "intptr_t": I64, "uintptr_t": U64, "ulong": U64, "long": I64,
+    "unsigned": U32, "signed": I32, "short": I16,
     "float": F32, "double": F64, "half": F16, "__half": F16, "nv_bfloat16": BF16,
     "__nv_bfloat16": BF16, "wchar_t": I32, "clock_t": I64, "time_t": I64, "dim3": DIM3,
     "cudaError_t": I32, "cudaError": I32, "char16_t": U16, "char32_t": U32, "cudaTextureObject_t": U64,
