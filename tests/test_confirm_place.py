@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cudalint.config import Config
 from cudalint.confirm.command import proved
-from cudalint.confirm.runner import Limits
+from cudalint.confirm.oracle import Flagged
+from cudalint.confirm.runner import Limits, Subject, proofs
 from cudalint.engine import Options, check
+from cudalint.facts import analyse
+from cudalint.facts.model import Kernel
+from cudalint.project import Project
 from cudalint.select import Layer
 
 if TYPE_CHECKING:
@@ -143,3 +148,46 @@ def test_a_kernel_by_itself_shows_nothing_of_launches(write: Any, cudalint: Cuda
     assert "CL214 on f: confirmed" in cudalint("confirm", "--as", "CL214", "k.cu").stdout
     write("k.cu", (kernel + launch).replace("<= n", "< n"))
     assert "CL214 on f: not reproduced" in cudalint("confirm", "--as", "CL214", "k.cu").stdout
+
+
+PASSES = """\
+__global__ void turns(int *x) {
+    __shared__ int s[64];
+    int t = threadIdx.x, other = 63 - t;
+    s[t] = x[t];
+    BARRIER
+    for (int k = 0; k < 4; ++k) {
+        int v = s[other];
+        s[t] = v + k;
+    }
+    x[t] = s[t];
+}
+void run(int *x) { turns<<<1, 64>>>(x); }
+"""
+
+
+def _verdicts(folder: Path, source: str) -> dict[tuple[str, int], str]:
+    """Of each race that a finding may be of: the reads of line 7 with a write before them, and in the next pass."""
+    (folder / "k.cu").write_text(source, encoding="utf-8")
+    path = str(folder / "k.cu")
+    (kernel,) = (x for x in analyse(Project(str(folder)), path, Config(str(folder))) if isinstance(x, Kernel))
+    places = {
+        (a.mode, a.fn.file.span(a.node.start, a.node.end).line): (a.fn.file, a.node.start, a.node.end)
+        for a in kernel.flow.accesses
+        if a.obj.name == "s"
+    }
+    found = {}
+    for code, line in (("CL304", 4), ("CL305", 8)):
+        flagged = Flagged(*places["r", 7], related=(places["w", line],))
+        for proof in proofs(code, Subject(kernel, tuple(kernel.launches), None, flagged), Limits()):
+            found[code, line] = proof.evidence.verdict
+    return found
+
+
+def test_a_race_of_other_accesses_is_no_proof(tmp_path: Path) -> None:
+    assert _verdicts(tmp_path, PASSES.replace("BARRIER", "")) == {
+        ("CL304", 4): "confirmed", ("CL305", 8): "confirmed",
+    }  # fmt: skip
+    assert _verdicts(tmp_path, PASSES.replace("BARRIER", "__syncthreads();")) == {
+        ("CL304", 4): "not-reproduced", ("CL305", 8): "confirmed",
+    }  # fmt: skip

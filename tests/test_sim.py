@@ -647,6 +647,7 @@ def test_races() -> None:
     racy = launch(source.replace("BAR", ""), 1, 64, Buffer("o", I32, 64)).races
     assert racy
     assert {(r.buffer, r.kind) for r in racy} == {("s", "write-read")}
+    assert {(r.earlier and r.earlier.text, r.site.text) for r in racy} == {("s[i] = i", "s[63 - i]")}
     assert all(r.first.thread[0] == 63 - r.second.thread[0] and r.element == r.first.thread[0] for r in racy)
     # Within a warp a __syncwarp orders; two writes of one value are none; the second barrier of a loop matters.
     assert (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel, Launch
     from cudalint.facts.terms import Term
     from cudalint.findings import Witness
-    from cudalint.sim.observe import Outside
+    from cudalint.sim.observe import Outside, Race
 
 AS_LAUNCHED, BY_ITSELF = "as launched", "by itself"
 """What a run's launch is called: a visible one, or one that is made up for a kernel that is judged by itself."""
@@ -102,6 +102,12 @@ class Bench:
         if any(_dynamic(x) for x in objects):
             objects |= {a.obj for a in accesses if _dynamic(a.obj)}  # one array, whatever its names
         return at._replace(names=frozenset(x.name for x in objects)) if objects else None
+
+    def at_flagged(self, race: Race) -> bool:
+        """Whether a race is of what is flagged, if an access is."""
+        flagged = self.accessed
+        sites = [race.site] if race.earlier is None else [race.site, race.earlier]
+        return flagged is None or any(oracle.stands_at(x, flagged[:3]) for x in sites)
 
     def as_predicted(self) -> bool:
         """Whether the launch itself has the dimensions of the witness at its sizes."""

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from cudalint.confirm.harness import Setup, Triple
+    from cudalint.frontend.source import SourceFile
     from cudalint.sim import BufferState, Observation
-    from cudalint.sim.observe import Outside
+    from cudalint.sim.observe import Outside, Race, Site
 
 _WRONG = 10
+
+Place = tuple["SourceFile", int, int]
+"""Where an access stands: its file and its start and end in the text."""
 
 
 class Wrong(NamedTuple):
@@ -55,12 +59,13 @@ class Fault(NamedTuple):
 
 
 class Flagged(NamedTuple):
-    """The access that a finding flags, and the names of what it is to."""
+    """The access that a finding flags, the names of what it is to, and the other places that the finding tells of."""
 
     file: Any
     start: int
     end: int
     names: frozenset[str] = frozenset()
+    related: tuple[tuple[Any, int, int], ...] = ()
 
 
 class Run(NamedTuple):
@@ -428,10 +433,10 @@ def gaps(run: Run, names: Iterable[str]) -> Fault | None:
     return None
 
 
-def races(run: Run, names: Container[str] | None = None) -> Fault | None:
-    """Two threads that meet in one barrier interval, in one of the arrays ``names`` if some are given; what is flagged
-    is one side of a race, so that its array comes before others."""
-    seen = [e for e in run.seen.races or () if names is None or e.buffer in names]
+def races(run: Run, names: Container[str] | None = None, which: Callable[[Race], bool] | None = None) -> Fault | None:
+    """Two threads that meet in one barrier interval, in one of the arrays ``names`` (and as ``which`` asks for) if some
+    are given; what is flagged is one side of a race, so that its array comes before others."""
+    seen = [e for e in run.seen.races or () if (names is None or e.buffer in names) and (which is None or which(e))]
     if run.flagged is not None:
         mine = run.flagged.names
         seen = [e for e in seen if e.buffer in mine] or seen
@@ -446,6 +451,28 @@ def races(run: Run, names: Container[str] | None = None) -> Fault | None:
         other = run.flagged is not None and e.buffer not in run.flagged.names
         return _elsewhere(fault) if other else fault
     return None
+
+
+def between(one: tuple[Place, Container[str]], other: tuple[Place, Container[str]]) -> Callable[[Race], bool]:
+    """The races of two accesses, each given by its place and what is done there: ``read``, ``write``, ``atomic``. Of
+    the first to come it may be known only what it did."""
+
+    def asked(race: Race) -> bool:
+        first, second = race.kind.split("-")
+        for (early, did), (late, does) in ((one, other), (other, one)):
+            here = stands_at(race.site, late) and second in does and first in did
+            if here and (race.earlier is None or stands_at(race.earlier, early)):
+                return True
+        return False
+
+    return asked
+
+
+def stands_at(site: Site, place: Place) -> bool:
+    """Whether an event is of the access at a place, or of what it is a part of: a call that updates it, a member."""
+    file, start, end = place
+    a, b = site.node.start, site.node.end
+    return site.file is file and (start <= a <= b <= end or a <= start <= end <= b)
 
 
 def between_blocks(run: Run, names: Container[str]) -> Fault | None:
@@ -539,7 +566,8 @@ def first_of(*oracles: Callable[[Run], Fault | None]) -> Callable[[Run], Fault |
 
 
 __all__ = [
-    "Fault", "Flagged", "Run", "Wrong", "arrivals", "between_blocks", "beyond", "coverage", "empty", "first_of", "gaps",
-    "grid_waits", "independence", "lanes", "large", "last", "misaligned", "no_end", "outside", "outside_shared",
-    "place", "races", "refused", "short_sums", "thread_name", "unset", "wraps", "written_twice",
+    "Fault", "Flagged", "Run", "Wrong", "arrivals", "between", "between_blocks", "beyond", "coverage", "empty",
+    "first_of", "gaps", "grid_waits", "independence", "lanes", "large", "last", "misaligned", "no_end", "outside",
+    "outside_shared", "place", "races", "refused", "short_sums", "stands_at", "thread_name", "unset", "wraps",
+    "written_twice",
 ]  # fmt: skip

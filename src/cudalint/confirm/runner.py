@@ -449,7 +449,7 @@ def subjects(unit: Kernel | VisibleLaunch | HostFunction, draft: Draft | None) -
 
 
 def _flagged(draft: Draft) -> oracles.Flagged:
-    return oracles.Flagged(draft.file, draft.start, draft.end)
+    return oracles.Flagged(draft.file, draft.start, draft.end, related=tuple(x[:3] for x in draft.related))
 
 
 def proofs(code: str, subject: Subject, limits: Limits) -> Iterator[Proof]:

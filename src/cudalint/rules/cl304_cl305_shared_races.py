@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.confirm.oracle import Fault, Run
+    from cudalint.confirm.oracle import Fault, Place, Run
     from cudalint.facts.concrete import Launched
     from cudalint.facts.events import Access, Obj
     from cudalint.facts.model import Kernel
@@ -143,15 +143,33 @@ def _draft(kernel: Kernel, code: str, item: Meeting, launched: Launched) -> Draf
 
 
 def experiment_cl304(bench: Bench) -> Plan:
-    """What the threads of a block do between two barriers, in arrays that anyone reads."""
+    """What the threads of a block do between two barriers, in arrays that anyone reads; where a finding is flagged,
+    at its two accesses."""
     from cudalint.confirm.experiment import Plan, oracle
 
     read = {a.obj.name for a in bench.kernel.flow.accesses if a.mode != "w"}
+    which = None
+    if bench.flagged is not None:
+        later, earlier = bench.flagged[:3], bench.flagged.related[0]
+        which = oracle.between((earlier, _did(bench, earlier)), (later, _did(bench, later)))
 
     def judge(run: Run) -> Fault | None:
-        return oracle.races(run, read)
+        return oracle.races(run, read, which)
 
     return Plan(bench.trials(), judge, watch=frozenset({"races", "global-races"}))
 
+
+def _did(bench: Bench, place: Place) -> frozenset[str]:
+    """What is done at a place, as races are told of."""
+    modes = {a.mode for a in bench.kernel.flow.accesses if (a.fn.file, a.node.start, a.node.end) == place}
+    return frozenset().union(*(_KINDS[x] for x in modes))
+
+
+_KINDS = {
+    "r": frozenset({"read"}),
+    "w": frozenset({"write"}),
+    "rw": frozenset({"read", "write"}),
+    "atomic": frozenset({"atomic"}),
+}
 
 experiment_cl305 = experiment_cl304

@@ -502,16 +502,20 @@ def _stencil_draft(item: Meeting, launched: Launched) -> Draft:
 
 
 def experiment_cl308(bench: Bench) -> Plan:
-    """What the threads of a block do to the locations that are updated, and which of them several threads write."""
+    """What the threads of a block do to the locations that are updated, and which of them several threads write; where
+    one update is flagged, of its own."""
     from cudalint.confirm.experiment import Plan, oracle
 
     updates = [x.write for x in _updates(bench.kernel) if not _held(bench.kernel, x.write)]
     names = {x.obj.name for x in updates if x.value is None or t.bare(x.value).op != "const"}  # a flag loses nothing
 
+    if bench.accessed is not None:
+        names &= bench.accessed.names
+
     def judge(run: Run) -> Fault | None:
         several = oracle.written_twice(run, names)
         # Two of those who write are known, and there are more.
-        return oracle.races(run, names) or (several and several._replace(threads=None))
+        return oracle.races(run, names, bench.at_flagged) or (several and several._replace(threads=None))
 
     return Plan(bench.trials(), judge, watch=frozenset({"writes", "races", "global-races"}))
 

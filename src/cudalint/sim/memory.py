@@ -107,12 +107,26 @@ def hash_values(seed: int, index: Array1, dtype: np.dtype[Any], bounds: tuple[fl
     return (int(lo) + (bits >> np.uint64(11)).astype(np.int64) % span).astype(dtype)
 
 
-#: Kind, lanes of the access, and the stamps of the other one.
-Conflict = tuple[str, Any, Any]
+#: Kind, lanes of the access, the stamps of the other ones and the numbers of their places.
+Conflict = tuple[str, Any, Any, Any]
 #: Reads kept before they are put in order.
 _PENDING = 96
 _NOBODY = (1 << 63) - 1
 """Higher than the number of any thread."""
+
+
+class Stamped:
+    """Of each granule the stamp of an access (-1: none) and the number of the place in the source that it stands at."""
+
+    __slots__ = ("sites", "stamps")
+
+    def __init__(self, granules: int) -> None:
+        self.stamps: Array1 = np.full(granules, -1, np.int64)
+        self.sites: Array1 = np.zeros(granules, np.int32)
+
+    def note(self, index: Any, stamps: Array1, site: int) -> None:
+        self.stamps[index] = stamps
+        self.sites[index] = site
 
 
 class Page:
@@ -120,7 +134,7 @@ class Page:
 
     ``first`` and ``second`` are threads that wrote a granule (-1: none), ``low`` and ``high`` the lowest and the
     highest that read it; ``writes``, ``reads``, ``others`` and ``atomics`` are stamps of accesses within a barrier
-    interval, for races; ``known`` tells what was written.
+    interval, for races, with the numbers of their places; ``known`` tells what was written.
     """
 
     __slots__ = (
@@ -139,11 +153,11 @@ class Page:
         self.high: Array1 = None
         self.known: Array1 = None
         self.full = False
-        self.writes: Array1 = None
-        self.reads: Array1 = None
-        self.others: Array1 = None
-        self.atomics: Array1 = None
-        self.pending: list[tuple[Array1, Array1]] = []
+        self.writes: Stamped | None = None
+        self.reads: Stamped | None = None
+        self.others: Stamped | None = None
+        self.atomics: Stamped | None = None
+        self.pending: list[tuple[Array1, Array1, int]] = []
         self.read_epoch = self.write_epoch = self.atomic_epoch = -1
 
     def view(self, dtype: np.dtype[Any]) -> Array1:
@@ -191,7 +205,7 @@ class Page:
 
     # Accesses are compared within one epoch: the time between two barriers that all live threads passed.
 
-    def race_read(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+    def race_read(self, index: Array1, stamps: Array1, epoch: int, site: int) -> list[Conflict]:
         """Note reads; the races with earlier writes that they are part of."""
         found: list[Conflict] = []
         if self.write_epoch == epoch:
@@ -203,50 +217,50 @@ class Page:
             self.read_epoch = epoch
             self.reads = self.others = None
         # Reads are put in order only where a write follows in the same epoch.
-        self.pending.append((index, stamps))
+        self.pending.append((index, stamps, site))
         if len(self.pending) > _PENDING:
             self.settle()
         return found
 
     def settle(self) -> None:
         """Note the pending reads by granule: one reader, and another one."""
-        for index, stamps in self.pending:
+        for index, stamps, site in self.pending:
             if self.reads is None:
-                self.reads = np.full(self.granules, -1, np.int64)
+                self.reads = Stamped(self.granules)
             reads = self.reads
             if type(index) is not np.ndarray:
                 index = np.full(len(stamps), index, np.int64)
-            stale = (reads[index] ^ stamps) >> _INTERVAL != 0
-            reads[index[stale]] = stamps[stale]
-            odd = reads[index] != stamps
+            stale = (reads.stamps[index] ^ stamps) >> _INTERVAL != 0
+            reads.note(index[stale], stamps[stale], site)
+            odd = reads.stamps[index] != stamps
             if odd.any():
                 if self.others is None:
-                    self.others = np.full(self.granules, -1, np.int64)
-                self.others[index[odd]] = stamps[odd]
+                    self.others = Stamped(self.granules)
+                self.others.note(index[odd], stamps[odd], site)
         self.pending.clear()
 
-    def race_write(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+    def race_write(self, index: Array1, stamps: Array1, epoch: int, site: int) -> list[Conflict]:
         """Note plain writes; the races that they are part of."""
         found = self._after_reads("read-write", index, stamps, epoch)
         if self.atomic_epoch == epoch:
             found += _against("atomic-write", self.atomics, index, stamps)
         if self.writes is None:
-            self.writes = np.full(self.granules, -1, np.int64)
+            self.writes = Stamped(self.granules)
         if self.write_epoch == epoch:
             found += _against("write-write", self.writes, index, stamps)
         self.write_epoch = epoch
-        self.writes[index] = stamps
+        self.writes.note(index, stamps, site)
         # Several lanes of this very access at one granule.
         return found + _against("write-write", self.writes, index, stamps)
 
-    def race_atomic(self, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
+    def race_atomic(self, index: Array1, stamps: Array1, epoch: int, site: int) -> list[Conflict]:
         found = self._after_reads("read-atomic", index, stamps, epoch)
         if self.write_epoch == epoch:
             found += _against("write-atomic", self.writes, index, stamps)
         if self.atomics is None:
-            self.atomics = np.full(self.granules, -1, np.int64)
+            self.atomics = Stamped(self.granules)
         self.atomic_epoch = epoch
-        self.atomics[index] = stamps
+        self.atomics.note(index, stamps, site)
         return found
 
     def _after_reads(self, kind: str, index: Array1, stamps: Array1, epoch: int) -> list[Conflict]:
@@ -256,11 +270,11 @@ class Page:
         return _against(kind, self.reads, index, stamps) + _against(kind, self.others, index, stamps)
 
 
-def _against(kind: str, past: Array1, index: Array1, stamps: Array1) -> list[Conflict]:
+def _against(kind: str, past: Stamped | None, index: Array1, stamps: Array1) -> list[Conflict]:
     if past is None:
         return []
-    lanes, other = _conflicts(past[index], stamps)
-    return [] if lanes is None else [(kind, lanes, other)]
+    lanes, other = _conflicts(past.stamps[index], stamps)
+    return [] if lanes is None else [(kind, lanes, other, spread(past.sites[index], len(stamps))[lanes])]
 
 
 def _conflicts(past: Any, now: Array1) -> tuple[Any, Any]:
@@ -477,6 +491,8 @@ class Memory:
         self.objects: list[Object | None] = [None]
         self.free: list[int] = []
         self.outside, self.unknown, self.races, self.misaligned = Log(), Log(), Log(), Log()
+        self.sites: list[Site] = []
+        self.numbers: dict[Site, int] = {}
         self.lengths: dict[int, int] = {}
         self.held: Held | None = None
 
@@ -490,8 +506,8 @@ class Memory:
                 raise Unsupported("so many local arrays")
         if self.held is None:
             # Who wrote a granule first, who is the lowest and the highest to read it, and, where races are looked for,
-            # who wrote and who read it last.
-            notes = self.machine.watch_writes + 2 * self.machine.watch_reads + 2 * self.machine.global_races
+            # who wrote and who read it last, and where.
+            notes = self.machine.watch_writes + 2 * self.machine.watch_reads + 3 * self.machine.global_races
             self.held = Held(notes)
         obj = Object(name, space, element, size, number, rows, row, self.held)
         self.objects[number] = obj
@@ -847,8 +863,8 @@ class Memory:
         if watched and size >= obj.granule:
             parts = [element] if size == obj.granule else self.granules(obj, element, size, f.n)
             for index in parts:
-                for kind, lanes, other in page.race_read(index, f.stamps(), self.machine.epoch):
-                    self._race(f, obj, number, index, lanes, other, kind, site)
+                for found in page.race_read(index, f.stamps(), self.machine.epoch, self._number(site)):
+                    self._race(f, obj, number, index, found, site)
 
     def _unknown(self, f: Frame, obj: Object, index: Any, lanes: Any, size: int, site: Site) -> None:
         for position in range(self.unknown.room(site, len(lanes), obj.name)):
@@ -867,8 +883,8 @@ class Memory:
             return
         same: Any = None
         for index in self.granules(obj, element, size, f.n):
-            found = page.race_write(index, f.stamps(), self.machine.epoch)
-            for kind, lanes, other in found:
+            found = page.race_write(index, f.stamps(), self.machine.epoch, self._number(site))
+            for kind, lanes, other, sites in found:
                 if kind == "write-write":
                     # Two writes of one value are no race: what stands there now, and what the last lane leaves.
                     if same is None:
@@ -887,12 +903,12 @@ class Memory:
                         last = (after == new) | ((after != after) & (new != new))
                         same = (earlier, last)
                     mine = f.stamps()[lanes]
-                    within = other == page.writes[index[lanes]]
+                    within = other == page.writes.stamps[index[lanes]]  # type: ignore[union-attr]  # just written
                     keep = np.where(within, ~same[1][lanes], ~same[0][lanes])
                     keep &= other != mine
-                    lanes, other = lanes[keep], other[keep]
+                    lanes, other, sites = lanes[keep], other[keep], sites[keep]
                 if len(lanes):
-                    self._race(f, obj, number, index, lanes, other, kind, site)
+                    self._race(f, obj, number, index, (kind, lanes, other, sites), site)
 
     def _race_atomic(
         self, f: Frame, obj: Object, page: Page, number: int, element: Any, dtype: np.dtype[Any], site: Site
@@ -900,20 +916,30 @@ class Memory:
         if dtype.itemsize < obj.granule:
             return
         for index in self.granules(obj, element, dtype.itemsize, f.n):
-            for kind, lanes, other in page.race_atomic(index, f.stamps(), self.machine.epoch):
-                self._race(f, obj, number, index, lanes, other, kind, site)
+            for found in page.race_atomic(index, f.stamps(), self.machine.epoch, self._number(site)):
+                self._race(f, obj, number, index, found, site)
 
-    def _race(
-        self, f: Frame, obj: Object, number: int, index: Any, lanes: Any, other: Any, kind: str, site: Site
-    ) -> None:  # fmt: skip
-        for position in range(self.races.room(site, len(lanes), obj.name)):
-            lane = int(lanes[position])
-            at = index[lane] if type(index) is np.ndarray else index
-            byte = int(at) * obj.granule
-            byte = byte % obj.row_bytes if obj.row else byte + number * _PAGE
-            mine = f.thread(lane)
-            theirs = self.machine.thread_of(mine.block, int(other[position]) & ((1 << _THREAD_BITS) - 1))
-            self.races.events.append(Race(obj.name, obj.space, byte // obj.element_size, theirs, mine, kind, site))
+    def _number(self, site: Site) -> int:
+        """The number that an access of a place is noted under."""
+        found = self.numbers.get(site)
+        if found is None:
+            found = self.numbers[site] = len(self.sites)
+            self.sites.append(site)
+        return found
+
+    def _race(self, f: Frame, obj: Object, number: int, index: Any, found: Conflict, site: Site) -> None:
+        kind, lanes, other, sites = found
+        for first in np.unique(sites).tolist():
+            earlier, here = self.sites[first], np.flatnonzero(sites == first)
+            for position in here[: self.races.room(site, len(here), (obj.name, earlier))].tolist():
+                lane = int(lanes[position])
+                at = index[lane] if type(index) is np.ndarray else index
+                byte = int(at) * obj.granule
+                byte = byte % obj.row_bytes if obj.row else byte + number * _PAGE
+                mine = f.thread(lane)
+                theirs = self.machine.thread_of(mine.block, int(other[position]) & ((1 << _THREAD_BITS) - 1))
+                element = byte // obj.element_size
+                self.races.events.append(Race(obj.name, obj.space, element, theirs, mine, kind, site, earlier))
 
     def _note_write(self, f: Frame, obj: Object, page: Page, element: Any, dtype: np.dtype[Any], atomic: bool) -> None:
         size = dtype.itemsize

@@ -123,6 +123,8 @@ class Race(NamedTuple):
     kind: str
     """``write-write``, ``read-write`` (the read came first) or ``write-read``."""
     site: Site
+    earlier: Site | None = None
+    """Where the first of the two stands; None where that was not seen."""
 
 
 class Wrap(NamedTuple):
