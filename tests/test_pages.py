@@ -41,7 +41,7 @@ def test_every_rule_has_a_page_and_every_page_a_rule():
 
     codes = [code for module in registry._modules().values() for code in module]
     assert len(codes) == len(set(codes))
-    assert sorted([*codes, GAP, UNUSED]) == sorted(pages())
+    assert sorted({*codes, GAP, UNUSED}) == sorted(pages())
 
 
 def test_every_check_says_what_it_is_asked_about():

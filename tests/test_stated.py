@@ -94,6 +94,27 @@ def test_nonsense_is_told(cudalint, comment, says):
     assert says in found[0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("place", "comment", "line", "says"),
+    [
+        ("above", "// cudalint: requires(nn > 0 && n % 4 == 0)", 2, "'nn', which nothing in the project declares"),
+        ("above", "// cudalint: requires(width >= 1)", 2, "declares: scale has x, n, gridDim, blockDim"),
+        ("inside", "\n// cudalint: assume(i2 < LIMIT && i2 > 2)", 6, "'i2'"),
+        ("host", "\n    // cudalint: assume(m_ > 0)", 10, "declares: run has x, n"),
+        ("above", "// cudalint: requires(blockDin.x == 64)", 2, "did you mean 'blockDim'?"),
+    ],
+)
+def test_a_name_that_nothing_declares_is_told(cudalint, place, comment, line, says):
+    found = cudalint.json("--stdin-filename", "k.cu", "--select", "CL002", stdin=kernel(**{place: comment}))
+    assert [(f["code"], f["line"]) for f in found] == [("CL002", line)]
+    assert says in found[0]["message"]
+
+
+def test_names_of_the_language_and_of_the_project_are_known(cudalint):
+    text = kernel(above="// cudalint: requires(n <= LIMIT && n < INT_MAX && sizeof(T) == 4 && gridDim.x > 1)")
+    assert cudalint.json("--stdin-filename", "k.cu", "--select", "CL002", stdin=text) == []
+
+
 def test_a_condition_inside_an_expression_is_told_and_breaks_nothing(cudalint):
     text = kernel().replace("(x, m)", "(x, // cudalint: assume(m > 0)\n m)")
     found = cudalint.json("--stdin-filename", "k.cu", stdin=text)
