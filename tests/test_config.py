@@ -192,14 +192,25 @@ def test_faults(cudalint, write, text, says):
     assert cudalint("check", "--isolated").returncode == 1
 
 
-def test_an_include_path_that_is_not_there_is_told(cudalint, write):
+def test_an_include_path_that_is_not_there_is_an_error(cudalint, write):
     write("k.cu", BOTH)
     write("cudalint.toml", 'include-paths = ["gone", "."]\n')
     done = cudalint("check")
-    assert (done.returncode, done.stderr) == (
-        1,
-        "cudalint: cudalint.toml: 'include-paths': there is no folder 'gone'\n",
-    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "cudalint: cudalint.toml: 'include-paths': there is no folder 'gone'\n"
+
+
+@pytest.mark.parametrize("section", ["[tool.cudalint]\nignore = []\n", "[tool.cudalint]\nno-key = 1\n"])
+def test_a_second_configuration_in_a_folder_is_told_not_to_count(cudalint, write, section):
+    write("k.cu", BOTH)
+    write("cudalint.toml", 'select = ["CL002"]\n')
+    write("pyproject.toml", "[tool.ruff]\n")
+    alone = cudalint("check")
+    assert (alone.returncode, alone.stderr) == (1, "")
+    write("pyproject.toml", section)
+    done = cudalint("check")
+    assert (done.returncode, done.stdout) == (1, alone.stdout)
+    assert done.stderr == "cudalint: cudalint.toml counts, and what pyproject.toml says of cudalint does not\n"
 
 
 def test_a_pyproject_that_is_not_about_cudalint_may_be_anything(cudalint, write):

@@ -115,6 +115,10 @@ class Configs:
     def _nearest(self, folder: str) -> Config | None:
         if folder not in self._found:
             found = next((c for name in FILES if (c := read(os.path.join(folder, name), folder))), None)
+            for other in FILES[FILES.index(os.path.basename(found.file or "")) + 1 :] if found is not None else ():
+                if _configures(path := os.path.join(folder, other), folder):
+                    text = f"{_shown(found.file)} counts, and what {_shown(path)} says of cudalint does not"
+                    print(f"cudalint: {text}", file=sys.stderr)
             above = os.path.dirname(folder)
             self._found[folder] = found or (self._nearest(above) if above != folder else None)
         return self._found[folder]
@@ -127,6 +131,14 @@ class Configs:
             else:
                 self._git[folder] = self._repository(above) if above != folder else None
         return self._git[folder]
+
+
+def _configures(path: str, base: str) -> bool:
+    """Whether a file has a configuration, a wrong one included."""
+    try:
+        return read(path, base) is not None
+    except UsageError:
+        return True
 
 
 def read(path: str, base: str, *, required: bool = False) -> Config | None:
@@ -191,7 +203,7 @@ def _parse(table: Any, base: str, path: str) -> Config:
     validate((selector for selector, _ in config.level), f"'level' of {where}")
     for folder in config.include_paths:
         if not os.path.isdir(os.path.join(base, folder)):
-            print(f"cudalint: {where}: 'include-paths': there is no folder '{folder}'", file=sys.stderr)
+            raise UsageError(f"{where}: 'include-paths': there is no folder '{folder}'")
     return config
 
 
