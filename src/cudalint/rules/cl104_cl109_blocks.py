@@ -9,7 +9,8 @@ from cudalint.facts import search
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
-from cudalint.facts.ids import BID
+from cudalint.facts.ids import BID, GDIM
+from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_YZ_MAX
 from cudalint.facts.reach import Reach
 from cudalint.findings import Witness, digits
@@ -338,9 +339,14 @@ def check_float_grid(launch: Launch) -> Iterator[Draft]:
 
 
 def _strides(kernel: Kernel, axis: str) -> bool:
-    """Whether all that the kernel tests of the blocks on an axis is stepped by the whole grid."""
+    """Whether all that the kernel tests of the blocks on an axis is stepped by the whole grid; where what it touches
+    cannot be seen, whether the loops that begin at a block are."""
     tested = [x for x in kernel.layout.coordinates if BID[axis] in x.ids]
-    return bool(tested) and all(x.strides_grid for x in tested)
+    if tested:
+        return all(x.strides_grid for x in tested)
+    loops = [x for loop in kernel.flow.loops for x in loop.inductions.values()]
+    steps = [x.step for x in loops if x.step is not None and x.init is not None and BID[axis] in ids_of([x.init])]
+    return bool(steps) and all(GDIM[axis] in m for x in steps for m in t.poly(x))
 
 
 def check_float_count(kernel: Kernel) -> Iterator[Draft]:
