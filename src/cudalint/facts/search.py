@@ -152,7 +152,13 @@ def smallest(
     for number, leaf in enumerate(leaves):
         info = leaf.data
         fixed = w.assumed(leaf)
-        possible = [v for v in ascending if info.lo <= v <= info.hi]
+        own = [c for c in launch.conditions if t.leaves(c) == {leaf}]
+
+        def can_be(values: Iterable[int], leaf: Term = leaf, own: Sequence[Term] = own) -> list[int]:
+            in_range = (v for v in values if leaf.data.lo <= v <= leaf.data.hi)
+            return [v for v in in_range if all(w.allowed(c, {leaf: v}) for c in own)]
+
+        possible = can_be(ascending)
         if w.instances(leaf):
             choices.append(list(w.instances(leaf)))
         elif leaf in kept:
@@ -165,10 +171,10 @@ def smallest(
         elif info.kind == "argc":
             choices.append([1, 2, 3, 4, 5, 8])
         elif leaf in inner and (number or leaf in divisors) and leaf not in divided:
-            choices.append([v for v in sides if info.lo <= v <= info.hi])
+            choices.append(can_be(sides) or possible)
         else:
             # The others stay at 1 where one is 0.
-            choices.append([*possible[:1], 0, *possible[1:]] if leaf in nothing and info.lo <= 0 else possible)
+            choices.append([*possible[:1], *can_be([0] if leaf in nothing else []), *possible[1:]])
     if any(not c for c in choices):
         return None
 
