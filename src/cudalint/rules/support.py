@@ -401,7 +401,15 @@ def _assignments(
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
     # Last, one of each in the first pass of loops: a single row for all warps of a block.
     ones = tuple(1 if 1 in c and x.data.kind != "count" else c[0] for x, c in zip(sizes, choices))
-    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most), ones])
+    # Or one size that comes near a block, and one that a grid needs: ends of ranges, which begin near 0. What parts
+    # threads by their data needs no such sizes.
+    near = (
+        tuple(threads - 1 if x in (one, other) and threads - 1 in c else v for x, c, v in zip(sizes, choices, ones))
+        for other in (None, *(x for x in sizes if x in spare))
+        for one in sizes
+        if not data
+    )
+    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most), ones, *near])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
