@@ -123,7 +123,8 @@ def _under_data(kernel: Kernel, update: _Update, launched: Launched) -> _Met | N
     replay = races.Replay(
         kernel.flow, launched, _threads(update.write, launched), (*update.reads, update.write), across=True, data=True
     )
-    return _lost(replay, update)
+    met = _lost(replay, update)
+    return _same_data(replay, update.write) if met is None and _adds(update.write) else met
 
 
 def _lost(replay: races.Replay, update: _Update) -> _Met | None:
@@ -139,6 +140,14 @@ def _counts(write: Access) -> bool:
     return write.mode == "rw" or (
         write.value is not None and _accumulates(write) and any(_is_of(x, write.obj) for x in t.leaves(write.value))
     )
+
+
+def _adds(write: Access) -> bool:
+    """Whether what is stored is surely the element itself with something added, not made of another one."""
+    if write.mode == "rw":
+        return True
+    found = t.leaves(write.value) if write.value is not None and _accumulates(write) else ()
+    return any(_is_of(x, write.obj) and any(t.poly(y) == write.scalar for y in x.data.inputs) for x in found)
 
 
 def _is_of(leaf: Term, obj: Obj) -> bool:
