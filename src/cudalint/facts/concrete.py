@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
+from cudalint.facts.events import chain
 from cudalint.facts.ids import BDIM, GDIM, TID
 from cudalint.ir.types import Float, Int
 from cudalint.lazy import NamedTuple
@@ -35,6 +36,7 @@ _TIMES = 2
 """Sizes that a launch is tried with."""
 _MOST = 2
 """Visible launches of a kernel that are tried."""
+_BLOCKS = (512, 256, 128, 64, 32)
 
 
 class Launched(NamedTuple):
@@ -70,10 +72,39 @@ def launches(
             if large:
                 yield large
     if not shown:
-        yield from _alone(kernel, leaves, ends, fit)
+        yield _alone(kernel, leaves, ends, fit)
 
 
-def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[int, ...]) -> Iterator[Launched]:
+def small_blocks(
+    kernel: Kernel, terms: Iterable[Term], fit: Callable[[Triple], Triple] = lambda block: block
+) -> Iterator[list[Launched]]:
+    """As :func:`launches`, where a test of the block's size keeps small blocks from a barrier, as in
+    ``if (blockDim.x > 32)``: in the largest such blocks that a launch can have."""
+    tests = {
+        guard.term for barrier in kernel.flow.barriers for guard in chain(barrier.guard)
+        if guard.why == "if" and {x.data.kind for x in t.leaves(guard.term)} == {"bdim"}
+    }  # fmt: skip
+    if not tests:
+        return
+    leaves = sorted({x for term in terms for x in t.leaves(term)}, key=lambda x: x.key)
+    ends = read_ends(kernel.flow)
+    shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
+    tried: list[Launch | None] = [*shown[:_MOST]]
+    for launch in tried or [None]:
+        for width in _BLOCKS:
+            if launch is None:
+                found = _in_blocks(leaves, ends, [fit((width, 1, 1))] * _TIMES)
+            else:
+                found = list(_visible(launch, leaves, ends, _sizes(width), width))
+            if found and all(any(_value(x, case.values) == 0 for x in tests) for case in found):
+                yield found
+                break
+
+
+def _visible(
+    launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[int, ...], width: int | None = None
+) -> Iterator[Launched]:
+    """``width`` is the block where the launch leaves it open, the configured one unless given."""
     assert launch.grid is not None
     assert launch.block is not None
     mapping = {x: launch.mapping[x] for x in leaves if x in launch.mapping}
@@ -89,7 +120,7 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         values: dict[Term, Any] = {}
         late = []
         for leaf in sorted(hosts, key=lambda x: x.key):
-            usual = 1 if leaf in flat else launch.usual_block(leaf) if leaf in blocks else size
+            usual = 1 if leaf in flat else launch.usual_block(leaf, width) if leaf in blocks else size
             chosen = _host_value(leaf, usual)
             if chosen is not None:
                 values[leaf] = chosen
@@ -118,7 +149,8 @@ def _visible(launch: Launch, leaves: list[Term], ends: list[Term], sizes: tuple[
         if key in done:
             continue
         done.add(key)
-        free = frozenset(x for x, actual in mapping.items() if t.leaves(actual))
+        # A block's size is none that threads know nothing of: their numbers go up to it.
+        free = frozenset(x for x, actual in mapping.items() if x.data.kind != "bdim" and t.leaves(actual))
         yield Launched((gx, gy, gz), (bx, by, bz), inner, named, free, launch)
 
 
@@ -151,9 +183,7 @@ def _host_value(leaf: Term, size: int) -> Any:
     return max(leaf.data.lo, min(size, high))
 
 
-def _alone(
-    kernel: Kernel, leaves: list[Term], ends: list[Term], fit: Callable[[Triple], Triple]
-) -> Iterator[list[Launched]]:
+def _alone(kernel: Kernel, leaves: list[Term], ends: list[Term], fit: Callable[[Triple], Triple]) -> list[Launched]:
     ids = {x for x in leaves if x.data.kind == "tid"}
     size, other = kernel.config.block_size, 64
     bounds = kernel.largest_block_x()
@@ -167,7 +197,11 @@ def _alone(
         shapes = [(16, 16, 1), (8, 8, 1)]
     else:
         shapes = [(size, 1, 1), (other, 1, 1)]
-    shapes = [fit(x) for x in shapes]
+    return _in_blocks(leaves, ends, [fit(x) for x in shapes])
+
+
+def _in_blocks(leaves: list[Term], ends: list[Term], shapes: list[Triple]) -> list[Launched]:
+    """A kernel by itself in two blocks, with a size for each."""
     found = []
     uses = {x.data.axis for x in leaves if x.data.kind in ("bid", "gdim")}
     several = 16 if shapes[0][1] == 1 else 4
@@ -186,7 +220,7 @@ def _alone(
         for leaf in ends:
             values[leaf] = named[leaf.data.name] = _host_value(leaf, number)
         found.append(Launched(grid, shape, values, named, frozenset(x for x in values if x.data.kind == "param")))
-    yield found
+    return found
 
 
 def _sizes(width: int) -> tuple[int, ...]:

@@ -305,11 +305,11 @@ class Launch:
                 yield t.compare("<=", t.const(min(known), extent.type), extent)
                 yield t.compare("<=", extent, t.const(max(known), extent.type))
 
-    def usual_block(self, leaf: Term) -> int:
-        """What a size that makes the block is taken to be: the configured size, or the nearest that is known to be
-        possible."""
+    def usual_block(self, leaf: Term, width: int | None = None) -> int:
+        """What a size that makes the block is taken to be: the configured size (or ``width``), or the nearest that is
+        known to be possible."""
         low, high = Reach(None, self.config, self.conditions).interval(leaf)
-        return min(max(self.config.block_size, low), high)
+        return min(max(width or self.config.block_size, low), high)
 
     @property
     def first_pass(self) -> Launch:

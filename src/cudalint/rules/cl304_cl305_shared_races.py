@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cudalint.facts import concrete, races
@@ -36,7 +37,8 @@ def check(kernel: Kernel) -> Iterator[Draft]:
     if not objects:
         return
     told: set[object] = set()
-    for same in concrete.launches(kernel, concrete.terms_of(flow), partial(support.fitted, kernel)):
+    terms, fit = concrete.terms_of(flow), partial(support.fitted, kernel)
+    for same in chain(concrete.launches(kernel, terms, fit), concrete.small_blocks(kernel, terms, fit)):
         wanted = races.suspects(flow, objects, same[0])
         if not wanted:
             continue
@@ -145,8 +147,12 @@ def _draft(kernel: Kernel, code: str, item: Meeting, launched: Launched) -> Draf
 def experiment_cl304(bench: Bench) -> Plan:
     """What the threads of a block do between two barriers, in arrays that anyone reads; where a finding is flagged,
     at its two accesses."""
-    from cudalint.confirm.experiment import Plan, oracle
+    from cudalint.confirm.experiment import Plan, Trial, oracle
 
+    kernel, trials = bench.kernel, bench.trials()
+    if bench.launch is None:
+        cases = concrete.small_blocks(kernel, concrete.terms_of(kernel.flow), partial(support.fitted, kernel))
+        trials += [Trial(same[0].sizes, same[0].grid, same[0].block) for same in cases]
     read = {a.obj.name for a in bench.kernel.flow.accesses if a.mode != "w"}
     which = None
     if bench.flagged is not None:
@@ -156,7 +162,7 @@ def experiment_cl304(bench: Bench) -> Plan:
     def judge(run: Run) -> Fault | None:
         return oracle.races(run, read, which)
 
-    return Plan(bench.trials(), judge, watch=frozenset({"races", "global-races"}))
+    return Plan(trials, judge, watch=frozenset({"races", "global-races"}))
 
 
 def _did(bench: Bench, place: Place) -> frozenset[str]:
