@@ -245,9 +245,9 @@ class Expressions(Places):
     def moved(self, pointer: Pointer, offset: Term) -> Pointer:
         """``pointer + offset`` in elements of what it points to."""
         element = pointer.element
-        size = element.size if element is not None else None
         if isinstance(element, Array):
-            return Pointer(pointer.obj, element, (*pointer.pieces, (offset, size)), ())
+            return Pointer(pointer.obj, element, (*pointer.pieces, self.steps(offset, element)), ())
+        size = element.size if element is not None else None
         if pointer.pieces and pointer.pieces[-1][1] == size and not pointer.dims:
             *rest, (last, _) = pointer.pieces
             # Pointer arithmetic is 64-bit; a 32-bit sum inside one operand stays what it was.

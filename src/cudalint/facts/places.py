@@ -324,21 +324,27 @@ class Places(Contents):
     def advance(self, base: Pointer, index: Term, node: ir.Expr | None) -> Pointer:
         element = base.element
         if isinstance(element, Array):
-            inner: Type = element
-            unit: int | None = 1
-            while isinstance(inner, Array):
-                d = self.extent(inner)
-                unit = None if unit is None or d is None else unit * d
-                inner = inner.element
-            size = inner.size
-            piece = (index, None if unit is None or size is None else unit * size)
             dims = (*base.dims, (index, self._next_extent(base)))
-            return Pointer(base.obj, element.element, (*base.pieces, piece), dims)
+            return Pointer(base.obj, element.element, (*base.pieces, self.steps(index, element)), dims)
         if index.op == "const" and index.data == 0 and node is None:
             return base
-        size = element.size if element is not None else None
         dims = (*base.dims, (index, self._next_extent(base)))
-        return Pointer(base.obj, element, (*base.pieces, (index, size)), dims)
+        return Pointer(base.obj, element, (*base.pieces, self.steps(index, element)), dims)
+
+    def steps(self, index: Term, element: Type | None) -> tuple[Term, int | None]:
+        """``index`` times ``element`` as a piece of a pointer: in innermost elements where their size is not known."""
+        unit: int | None = 1
+        inner = element
+        while isinstance(inner, Array):
+            extent = self.extent(inner)
+            unit = None if unit is None or extent is None else unit * extent
+            inner = inner.element
+        size = inner.size if inner is not None else None
+        if size is not None or unit == 1:
+            return index, None if unit is None or size is None else unit * size
+        if unit is None:
+            return self.fresh("unknown", "row", I64, inputs=(index,)), None
+        return t.binary("mul", t.convert(index, I64), const(unit, I64), I64), None
 
     def _next_extent(self, base: Pointer) -> int | None:
         """The extent of the dimension of the declared array that the next index is for; None where it is no such."""

@@ -17,7 +17,7 @@ from cudalint.facts.events import Access, Barrier, Collective, Loop, ReturnEvent
 from cudalint.facts.ids import BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.ir.nodes import Call, While
-from cudalint.ir.types import Float, Int, Ptr, Struct, Type
+from cudalint.ir.types import Float, Int, Param, Ptr, Struct, Type
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -75,8 +75,12 @@ class _Body:
 
 
 def is_plain(obj: Obj) -> bool:
-    """Whether it is known what an access to the object touches: an element, or a member of a class that is seen."""
+    """Whether it is known what an access to the object touches: an element, or a member of a class that is seen. What
+    a template does with an element of a type that it leaves open, it does with the whole, where the object itself is
+    in sight: what a class makes of such a type may be anything."""
     element = obj.element
+    if isinstance(element, Param):
+        return obj.kind == "shared" or (obj.var is not None and obj.var.kind == "param")
     return isinstance(element, (Int, Float, Ptr)) or (isinstance(element, Struct) and element.fields is not None)
 
 
@@ -121,7 +125,8 @@ def scopes(flow: Flow, wanted: Iterable[Access]) -> list[_Item]:
         (open_[-1].items if open_ else top).append(event)
         if not isinstance(event, Access):
             for body in open_:
-                body.sync = True
+                # A `return` of what the loop calls ends nothing that outlives the loop.
+                body.sync |= not (isinstance(event, ReturnEvent) and len(event.stack) > len(body.loop.stack))
     return top
 
 
