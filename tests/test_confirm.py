@@ -296,3 +296,13 @@ def test_the_product_of_another_rule_is_no_proof(write: Any, cudalint: Cudalint)
         return str(json.loads(cudalint(*asked).stdout)[0]["evidence"]["verdict"])
 
     assert (verdict("CL101"), verdict("CL102")) == ("not-reproduced", "confirmed")
+    # And the other way round: the step starts again from 0, and elements have several threads for that.
+    write(
+        "k.cu",
+        "__global__ void scale(float *x, size_t n) {\n"
+        "    size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    for (size_t i = first; i < n; i += blockDim.x * gridDim.x) x[i] *= 2.0f;\n"
+        "}\n"
+        "void run(float *x, size_t n) { scale<<<n / 256 + 1, 256>>>(x, n); }\n",
+    )
+    assert (verdict("CL101"), verdict("CL102")) == ("confirmed", "not-reproduced")

@@ -103,6 +103,14 @@ class Bench:
             objects |= {a.obj for a in accesses if _dynamic(a.obj)}  # one array, whatever its names
         return at._replace(names=frozenset(x.name for x in objects)) if objects else None
 
+    def own(self, places: list[oracle.Place]) -> list[oracle.Place]:
+        """Of places in the source the flagged one, with those around it and in it; all where none is flagged."""
+        if self.flagged is None:
+            return places
+        file, start, end = self.flagged[:3]
+        mine = [x for x in places if x[0] is file and (start <= x[1] <= x[2] <= end or x[1] <= start <= end <= x[2])]
+        return mine or places
+
     def at_flagged(self, race: Race) -> bool:
         """Whether a race is of what is flagged, if an access is."""
         flagged = self.accessed

@@ -404,7 +404,7 @@ def empty(run: Run, axis: str = "") -> Fault | None:
 def large(run: Run, least: int) -> bool:
     """Whether a size is so large, and the block no cause of itself for a launch to be refused."""
     sizes = (*run.setup.host.values(), *run.setup.values.values())
-    return max(sizes, default=0) >= least and _product(run.setup.block) <= MAX_THREADS
+    return max(sizes, default=0) >= least and 0 < _product(run.setup.block) <= MAX_THREADS
 
 
 def last(run: Run) -> Fault | None:

@@ -539,16 +539,18 @@ def experiment_cl101(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     of_blocks = bench.products("bid")  # CL102
-    places = [x for x in bench.products("bdim", "gdim") if x not in of_blocks]
+    places = bench.own([x for x in bench.products("bdim", "gdim") if x not in of_blocks])
     trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
     return Plan(trials, lambda run: oracle.wraps(run, places), watch=frozenset())
 
 
 def experiment_cl102(bench: Bench) -> Plan:
-    """The same for a product that a block's number takes part in: the first thread past 2^32."""
+    """The same for a product that a block's number takes part in: the first thread past 2^32. That elements have
+    several threads is its doing where no product of dimensions wraps."""
     from cudalint.confirm.experiment import Plan, oracle
 
     places = bench.products("bid")
+    of_dimensions = [x for x in bench.products("bdim", "gdim") if x not in places]  # CL101
     trials = bench.sparse(bench.threads() + 1, (1 << 32) + 1)
     meant = bench.witness.values.get("index meant") if bench.witness is not None else None
     kinds: tuple[str, ...] = ("signed", "unsigned")
@@ -561,7 +563,9 @@ def experiment_cl102(bench: Bench) -> Plan:
     names = {a.obj.name for a in stores if not ids_of(t.atoms_of(a.scalar or {})).isdisjoint(BID.values())}
 
     def twice(run: Run) -> Fault | None:
-        return oracle.written_twice(run, names) if oracle.large(run, 1 << 31) else None
+        if not oracle.large(run, 1 << 31) or (of_dimensions and oracle.wraps(run, of_dimensions)):
+            return None
+        return oracle.written_twice(run, names)
 
     return Plan(trials, oracle.first_of(lambda run: oracle.wraps(run, places, kinds), twice))
 

@@ -346,7 +346,7 @@ def _strides(kernel: Kernel, axis: str) -> bool:
         return all(x.strides_grid for x in tested)
     loops = [x for loop in kernel.flow.loops for x in loop.inductions.values()]
     steps = [x.step for x in loops if x.step is not None and x.init is not None and BID[axis] in ids_of([x.init])]
-    return bool(steps) and all(GDIM[axis] in m for x in steps for m in t.poly(x))
+    return bool(steps) and all(GDIM[axis] in m for x in steps for m in t.poly(x) or [()])
 
 
 def check_float_count(kernel: Kernel) -> Iterator[Draft]:

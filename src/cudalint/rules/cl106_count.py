@@ -337,6 +337,10 @@ def experiment_cl106(bench: Bench) -> Plan:
     from cudalint.confirm.experiment import Plan, oracle
 
     trials = bench.sparse(bench.threads() + 1, 1 << 31, 1 << 32, of=bench.named)
+    sizes = bench.witness.sizes if bench.witness is not None else {}
+    if sizes and bench.named != max(sizes, key=lambda x: sizes[x]):
+        # The size that is spoken of is none that is varied: another one tells of another count.
+        trials = [x for x in trials if dict(x.sizes) in bench.predicted()]
 
     def judge(run: Run) -> Fault | None:
         return oracle.refused(run) or oracle.coverage(run) if oracle.large(run, 1 << 31) else None

@@ -270,8 +270,35 @@ def _draft(
         "cast the first factor: `(size_t)width * height`",
         Witness(sizes, None, None, None, {"product in 32 bits": wrapped, "product meant": meant}),
         (*related, *support.calls(place)),
-        fix=offsets.cast_first(place.fn, place.node) if inside else None,
+        fix=offsets.cast_first(place.fn, place.node) if inside and not _cut_again(place) else None,
     )  # fmt: skip
+
+
+def _cut_again(place: Operation) -> bool:
+    """Whether the wide variable that a product is kept in goes on, not divided, into one of 32 bits: with the product
+    alone widened, that one would wrap."""
+    from cudalint.rules.edits import body_of
+    from cudalint.rules.widening import holder, is_narrow
+
+    wide = holder(place.fn, place.node)
+    if wide is None or is_narrow(wide.type):
+        return False
+    for node in body_of(place.fn).nodes:
+        target = node.target if isinstance(node, ir.Assign) else node
+        value = node.value if isinstance(node, ir.Assign) else node.init if isinstance(node, ir.VarDecl) else None
+        narrow = isinstance(target, (ir.Ref, ir.VarDecl)) and is_narrow(target.var.type)
+        if narrow and value is not None and _carries(value, wide):
+            return True
+    return False
+
+
+def _carries(value: ir.Expr, wide: ir.Var) -> bool:
+    """Whether a value grows with a variable: by sums and products."""
+    if isinstance(value, ir.Cast):
+        return _carries(value.operand, wide)
+    if isinstance(value, ir.Binary) and value.op in ("+", "-", "*", "<<"):
+        return _carries(value.left, wide) or _carries(value.right, wide)
+    return isinstance(value, ir.Ref) and value.var is wide
 
 
 def experiment_cl110(bench: Bench) -> Plan:

@@ -149,7 +149,8 @@ def experiment_cl304(bench: Bench) -> Plan:
     at its two accesses."""
     from cudalint.confirm.experiment import Plan, Trial, oracle
 
-    kernel, trials = bench.kernel, bench.trials()
+    # What the threads of a block do to each other any block shows.
+    kernel, trials = bench.kernel, bench.trials(blocks="tail")
     if bench.launch is None:
         cases = concrete.small_blocks(kernel, concrete.terms_of(kernel.flow), partial(support.fitted, kernel))
         trials += [Trial(same[0].sizes, same[0].grid, same[0].block) for same in cases]
