@@ -157,6 +157,8 @@ def value(term: Term, env: dict[Term, int]) -> Any:
 
 _MOST_PLACES = 14
 """Places along one axis at which threads are looked at."""
+_MOST_PASSES = 1_000
+"""Combinations of passes of the loops around an event at which one thread is looked at."""
 
 
 class Visit(NamedTuple):
@@ -202,10 +204,13 @@ def _places(extent: int, known: Iterable[int]) -> list[int]:
 
 def _passes(loops: list[Loop], env: dict[Term, Any], early: tuple[int, ...]) -> Iterator[dict[Term, Any]]:
     """The values of a thread on the ``early`` passes and the last of each loop, as far as there are so many; a loop
-    whose passes cannot be counted has its first."""
+    whose passes cannot be counted has its first. Of so many loops in one another that these are too many, the inner
+    ones are looked at on their last alone."""
     envs = [env]
     for loop in reversed(loops):  # the outermost first: what an inner one does may hang on it
-        following = []
+        following: list[dict[Term, Any]] = []
+        if len(envs) * (len(early) + 1) > _MOST_PASSES:
+            early = ()
         for each in envs:
             last = last_pass(loop, each)
             end = max(last or 0, 0)
