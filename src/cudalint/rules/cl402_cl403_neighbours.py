@@ -255,13 +255,29 @@ def _ends_there(kernel: Kernel, item: _Neighbour) -> bool:
     offset = t.add(item.address, item.base.index, -1)
     if not offset or _is_share(kernel, item, t.constant(offset)):
         return True
-    sides = set()
+    form, base = _form(item.base.index)
+    low, high = _reads(kernel).get((item.access.obj, form), (base, base))
+    return low < base < high
+
+
+def _form(index: Poly) -> tuple[frozenset[tuple[tuple[Term, ...], int]], int]:
+    """A polynomial without its constant, and that."""
+    return frozenset((m, c) for m, c in index.items() if m), index.get((), 0)
+
+
+def _reads(kernel: Kernel) -> dict[object, tuple[int, int]]:
+    """Per array, and per what its addresses are but for a constant, the least and the largest of their constants."""
+    known = kernel.answers.get("reads")
+    if isinstance(known, dict):
+        return known
+    found: dict[object, tuple[int, int]] = {}
     for access in kernel.flow.accesses:
-        if access.obj is item.access.obj and access.scalar is not None:
-            found = t.constant(t.add(expand(access.scalar), item.base.index, -1))
-            if found is not None:
-                sides.add((found > 0) - (found < 0))
-    return sides == {-1, 0, 1} or {-1, 1} <= sides
+        if access.scalar is not None:
+            form, constant = _form(expand(access.scalar))
+            low, high = found.get((access.obj, form), (constant, constant))
+            found[access.obj, form] = min(low, constant), max(high, constant)
+    kernel.answers["reads"] = found
+    return found
 
 
 def _is_share(kernel: Kernel, item: _Neighbour, offset: int | None) -> bool:
