@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
-    from cudalint.facts.events import Access, Barrier, Event, Guard, ReturnEvent
+    from cudalint.facts.events import Access, Barrier, CallSite, Event, Flow, Guard, ReturnEvent
     from cudalint.facts.model import Kernel
     from cudalint.facts.terms import Term
     from cudalint.findings import Level
@@ -29,6 +29,8 @@ _ALIVE = frozenset({"return", "assert", "implied"})
 _COUNTERS = frozenset({"loop", "count"})
 _PASSES = 4
 """Passes of a loop that are looked at."""
+_CALLS = 16
+"""Calls of a device function in which a `return` or barrier of it is judged: what thousands say is one finding."""
 _DIVERGENT = frozenset({WARP_UNIFORM, THREAD})
 
 
@@ -37,18 +39,34 @@ def check_return(kernel: Kernel) -> Iterator[Draft]:
     flow = kernel.flow
     if not flow.barriers or not flow.complete:
         return
+    ahead = _by_call(flow)
+    tried: dict[tuple[object, object], int] = {}
     for event in flow.returns:
         guards = _deciding(event)
         if not guards:
             continue
-        for barrier in flow.barriers:
-            if barrier.scope == "warp" or not _reachable(event, barrier):
+        place = event.fn, event.node
+        for barrier in ahead.get(event.stack[-1] if event.stack else None, ()):
+            if not _reachable(event, barrier):
                 continue
             if _divergent(kernel, guards, barrier.scope):
+                tried[place] = tried.get(place, 0) + 1
+                if tried[place] > _CALLS:
+                    break
                 draft = _return_draft(kernel, event, barrier, guards)
                 if draft is not None:
                     yield draft
                 break
+
+
+def _by_call(flow: Flow) -> dict[CallSite | None, list[Barrier]]:
+    """The barriers that are met inside each call that was followed, and (None) all of them."""
+    found: dict[CallSite | None, list[Barrier]] = {}
+    for barrier in flow.barriers:
+        if barrier.scope != "warp":
+            for site in (None, *barrier.stack):
+                found.setdefault(site, []).append(barrier)
+    return found
 
 
 def check_barrier(kernel: Kernel) -> Iterator[Draft]:
@@ -56,12 +74,16 @@ def check_barrier(kernel: Kernel) -> Iterator[Draft]:
     flow = kernel.flow
     if not flow.complete:
         return
+    tried: dict[tuple[object, object], int] = {}
     for barrier in flow.barriers:
         if barrier.scope == "warp":
             continue
         guards = [g for g in chain(barrier.guard) if g.why not in _ALIVE]
-        if _divergent(kernel, guards, barrier.scope):
-            draft = _barrier_draft(kernel, barrier, guards)
+        if parting := _divergent(kernel, guards, barrier.scope):
+            culprit = parting[-1]
+            place = barrier.node, culprit.node
+            tried[place] = tried.get(place, 0) + 1
+            draft = _barrier_draft(kernel, barrier, culprit) if tried[place] <= _CALLS else None
             if draft is not None:
                 yield draft
 
@@ -79,10 +101,8 @@ def _divergent(kernel: Kernel, guards: list[Guard], scope: str) -> list[Guard]:
 
 
 def _reachable(event: ReturnEvent, barrier: Barrier) -> bool:
-    """Whether threads that did not return can come to the barrier afterwards, in the same call."""
+    """Whether threads that did not return can come to the barrier, inside the call that the return ends, afterwards."""
     depth = len(event.stack)
-    if barrier.stack[:depth] != event.stack:
-        return False
     sides = {(id(g.node), g.positive) for g in chain(event.guard) if g.why in ("if", "switch")}
     exclusive = any((id(g.node), not g.positive) in sides for g in chain(barrier.guard) if g.why == "if")
     # A branch that always returns: what is behind it holds where the branch was not taken. What the return itself
@@ -197,8 +217,7 @@ def _after(access: Access, event: Event) -> bool:
     return any(g.loop is not None and g.loop.first <= access.seq <= g.loop.last for g in chain(event.guard))
 
 
-def _barrier_draft(kernel: Kernel, barrier: Barrier, guards: list[Guard]) -> Draft | None:
-    culprit = _divergent(kernel, guards, barrier.scope)[-1]
+def _barrier_draft(kernel: Kernel, barrier: Barrier, culprit: Guard) -> Draft | None:
     reason, conditions, parting = _reason(kernel, culprit, barrier.scope)
     split = support.split(kernel, conditions, scope=barrier.scope, given=_entered(barrier, culprit))
     if split is None:
