@@ -464,7 +464,7 @@ class Worker:
         units = analyse(
             self.project(target.settings), target.path, target.settings.config, into, through,
             lambda fault: self._fault(target, where, found, fault),
-            lambda decl: self._left(target, found, decl),
+            lambda decl, what: self._left(target, found, decl, what),
         )  # fmt: skip
         while (unit := self._guard(target, where, found, lambda: next(units, None))) is not None:
             name = _unit(unit)
@@ -495,11 +495,11 @@ class Worker:
         if not any(what in problem for problem in found.problems):  # every rule that asks meets the same fault
             found.problems.append(internal(target.path, where, fault))
 
-    def _left(self, target: Target, found: Checked, decl: FunctionDecl) -> None:
-        """The launches of a function and of those after it are not looked at."""
+    def _left(self, target: Target, found: Checked, decl: FunctionDecl, what: str) -> None:
+        """Something of a file is not looked at, from a function on."""
         if GAP in target.settings.selection.codes:
             span = decl.file.span(decl.name_start, decl.name_end)
-            gap = self._gap(target, span, "the launches from here on were not checked: the file launches too much")
+            gap = self._gap(target, span, what)
             found.findings.append(Placed(gap, changed=self.changed(target, gap)))
 
     def _gaps(self, target: Target, file: SourceFile) -> Iterator[Finding]:

@@ -43,16 +43,19 @@ _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
 _MAX_WALKED = 20_000
 """Statements of all instances of one template together: those after them are judged as the template itself is."""
+_MOST_STEPS, _BYTES_A_STEP = 40_000, 2
+"""Statements of all device functions of one file together, with what they call, and the further text that allows one
+more: a few lines in which each function calls the ones before it come to millions."""
 
 
 def analyse(
     project: Project, path: str, config: Config, into: str | None = None, through: frozenset[str] | None = None,
-    told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl], None] | None = None,
+    told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl, str], None] | None = None,
 ) -> Iterator[Kernel | Launch | HostFunction]:  # fmt: skip
     """The units of one file: kernels (with all their visible launches), launches, host functions; only those that
     call functions of the file ``into`` that may hold a finding, or that name one of ``through``, if given. With
-    ``told`` a fault of ours costs one unit and is told there; ``left`` is told the first of the functions whose
-    launches are not looked at, where a file has too many.
+    ``told`` a fault of ours costs one unit and is told there; ``left`` is told of functions that
+    are not looked at since there is too much of them, and what that costs.
 
     Flows and terms of earlier files are forgotten: a unit is to be used before the next file is analysed.
     """
@@ -141,7 +144,7 @@ def forget_words(project: Project, paths: Iterable[str]) -> None:
 class _Analysis:
     def __init__(
         self, project: Project, file: SourceFile, config: Config, through: frozenset[str] | None = None,
-        told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl], None] | None = None,
+        told: Callable[[Exception], None] | None = None, left: Callable[[FunctionDecl, str], None] | None = None,
     ) -> None:  # fmt: skip
         self.project, self.file, self.config, self.through, self.told = project, file, config, through, told
         self.left = left
@@ -150,6 +153,9 @@ class _Analysis:
         self.hosts: dict[FunctionDecl, HostFunction] = {}
         self.launches: list[Launch] = []
         self.pointed: set[FunctionDecl] = set()
+        self.steps = _MOST_STEPS + len(file.text) // _BYTES_A_STEP
+        self.counted: set[Kernel] = set()
+        self.passed_over = False
 
     def attempt(self, step: Callable[[], _T]) -> _T | None:
         """What a step gives; None where it meets a fault of ours, which costs nothing else."""
@@ -162,7 +168,25 @@ class _Analysis:
             return None
 
     def walked(self, kernel: Kernel) -> Flow | None:
-        return self.attempt(lambda: kernel.flow)
+        """What a kernel does; None where it cannot be walked, or the file has come to too much already."""
+        if kernel in self.counted:
+            return self.attempt(lambda: kernel.flow)
+        if self.steps <= 0:
+            if not self.passed_over:
+                self.tell_left(kernel.decl, "this function and more after it were not checked")
+            self.passed_over = True
+            return None
+        self.counted.add(kernel)
+        flow = self.attempt(lambda: kernel.flow)
+        if flow is not None:
+            self.steps -= flow.steps
+            if flow.exhausted:
+                self.tell_left(kernel.decl, "this function was not checked")
+        return flow
+
+    def tell_left(self, decl: FunctionDecl, what: str) -> None:
+        if self.left is not None and decl.file.path == self.file.path:
+            self.left(decl, f"{what}: with all that is called there is too much to follow")
 
     def units(self) -> Iterator[Kernel | Launch | HostFunction]:
         declarations = self.file.declarations
@@ -170,7 +194,7 @@ class _Analysis:
         names = {f.name for f in own}
         hosts = self.host_functions(self.file, names)
         if len(hosts) > MAX_HOSTS and self.left is not None:
-            self.left(hosts[MAX_HOSTS])
+            self.left(hosts[MAX_HOSTS], "the launches from here on were not checked: the file launches too much")
         for decl in hosts[:MAX_HOSTS]:
             if self.concerns(decl) or self.mentions(decl, names):
                 self.attempt(partial(self.run_host, decl))
@@ -198,7 +222,9 @@ class _Analysis:
             if decl.kind not in ("device", "both") or not decl.has_body or decl in called:
                 continue
             if self.interesting(decl) and self.concerns(decl):
-                yield Kernel(decl, (), self.config)
+                alone = Kernel(decl, (), self.config)
+                if self.walked(alone) is not None:
+                    yield alone
         for host in self.hosts.values():
             if host.decl.file.path == self.file.path:
                 yield host

@@ -360,9 +360,9 @@ class Flow:
 
     __slots__ = (
         "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "constructors", "conversions", "definitions", "endings", "extents", "function", "handed", "kept", "launches",
-        "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "steps", "template",
-        "told", "untyped",
+        "constructors", "conversions", "definitions", "endings", "exhausted", "extents", "function", "handed", "kept",
+        "launches", "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "steps",
+        "template", "told", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:
@@ -409,7 +409,9 @@ class Flow:
         self.told: set[object] = set()
         """What a rule has said of the launches of a host function."""
         self.complete = True
-        """False when the budget ended the walk early: rules that need all of the function are silent."""
+        """False when the walk ended early or passed over something: rules that need all of the function are silent."""
+        self.exhausted = False
+        """Whether it ended early since there was too much to walk."""
 
     def within(self, loop: Loop) -> list[Access]:
         """The accesses in a loop. They stand in the order of their sequence numbers."""

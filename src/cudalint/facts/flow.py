@@ -175,6 +175,7 @@ class Walker(Expressions):
         self.flow.steps += 1
         if self.flow.steps > _BUDGET:
             self.flow.complete = False
+            self.flow.exhausted = True
             self.alive = False
             return
         _STATEMENTS[type(node)](self, node)
