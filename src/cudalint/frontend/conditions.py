@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.macros import LITERAL, NAME, NUMBER, ExhaustedError, Expander, closing_at, spell, tokenize
+from cudalint.frontend.macros import (
+    LITERAL,
+    MAX_STEPS,
+    NAME,
+    NUMBER,
+    ExhaustedError,
+    Expander,
+    closing_at,
+    spell,
+    tokenize,
+)
 from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
@@ -42,20 +52,41 @@ def is_switch(name: bytes) -> bool:
     return not (name in (b"defined", b"true", b"false") or name in _SPELLED or _COMPILERS.fullmatch(name))
 
 
-def evaluate(text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None = None) -> int:
-    """The value of a ``#if`` expression; 0 where it cannot be read."""
+class Conditions:
+    """The conditions of one file, whose macros together may take so many steps."""
+
+    def __init__(self, has_include: Callable[[str, bool], bool] | None = None) -> None:
+        self.has_include = has_include
+        self.left = MAX_STEPS
+
+    def evaluate(self, text: bytes, table: Table) -> int:
+        """The value of a ``#if`` expression; 0 where it cannot be read. ExhaustedError where it takes too much."""
+        try:
+            return _Expression(text, table, self).value()
+        except _MalformedError:
+            return 0
+
+
+def evaluate(text: bytes, table: Table) -> int:
+    """The value of a condition by itself; 0 where it cannot be read, or takes too much."""
     try:
-        return _Expression(text, table, has_include).value()
-    except (_MalformedError, ExhaustedError):
+        return Conditions().evaluate(text, table)
+    except ExhaustedError:
         return 0
 
 
 class _Expression:
-    def __init__(self, text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None) -> None:
+    def __init__(self, text: bytes, table: Table, conditions: Conditions) -> None:
+        has_include = conditions.has_include
         tokens = self._answered(tokenize(text), table, has_include)
         if any(token.kind == NAME and token.text in table for token in tokens):
             # ``defined`` may come out of a macro as well.
-            tokens = self._answered(tokenize(spell(Expander(table, condition=True).tokens(tokens))), table, has_include)
+            expander = Expander(table, condition=True)
+            expander.limit = conditions.left
+            try:
+                tokens = self._answered(tokenize(spell(expander.tokens(tokens))), table, has_include)
+            finally:
+                conditions.left = max(0, conditions.left - expander.steps)
         self.tokens = tokens
 
     @staticmethod

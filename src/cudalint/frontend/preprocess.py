@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
-from cudalint.frontend.conditions import evaluate, is_switch
+from cudalint.frontend.conditions import Conditions, is_switch
 from cudalint.frontend.macros import (
     CHUNK,
     MAX_STEPS,
@@ -239,6 +239,7 @@ class _Scanner:
         self.file, self.visit = file, visit
         self.scan = Scan(file, file.env.predefined(file.path, file.reading))
         self.lowest = MAX_INCLUDE_DEPTH
+        self.conditions = Conditions(self._has_include)
 
     def run(self) -> None:
         scan = self.scan
@@ -281,7 +282,7 @@ class _Scanner:
                 rest = text[word.end() :].rstrip() if word is not None else b""
                 if name in _CONDITIONALS:
                     was = skipping >= 0
-                    self._conditional(name, rest, end, stack)
+                    self._conditional(name, rest, (start, end), stack)
                     if name in _OPENING:
                         opened.append((start, end))
                     del opened[len(stack) :]
@@ -371,10 +372,12 @@ class _Scanner:
         out.append(raw[copied:])
         return b"".join(out)
 
-    def _conditional(self, name: bytes, rest: bytes, end: int, stack: list[tuple[bool, bool, bool]]) -> None:
+    def _conditional(
+        self, name: bytes, rest: bytes, place: tuple[int, int], stack: list[tuple[bool, bool, bool]]
+    ) -> None:
         if name in _OPENING:
             outside = not stack or stack[-1][2]
-            taken = outside and self._holds(name, rest, end)
+            taken = outside and self._holds(name, rest, *place)
             stack.append((outside, taken, taken))
         elif not stack:
             return  # no #if for it: as if it were not there
@@ -382,10 +385,10 @@ class _Scanner:
             stack.pop()
         else:
             outside, before, _ = stack.pop()
-            taken = outside and not before and (name == b"else" or self._holds(name, rest, end))
+            taken = outside and not before and (name == b"else" or self._holds(name, rest, *place))
             stack.append((outside, before or taken, taken))
 
-    def _holds(self, name: bytes, rest: bytes, end: int) -> bool:
+    def _holds(self, name: bytes, rest: bytes, start: int, end: int) -> bool:
         scan = self.scan
         for tested in NAME_PATTERN.findall(rest):
             if tested not in scan.table and is_switch(tested):
@@ -397,7 +400,11 @@ class _Scanner:
         if name.endswith(b"def"):
             macro = NAME_PATTERN.match(rest)
             return (macro is not None and macro[0] in scan.table) == (b"ndef" not in name)
-        return evaluate(rest, scan.table, self._has_include) != 0
+        try:
+            return self.conditions.evaluate(rest, scan.table) != 0
+        except ExhaustedError:
+            scan.gaps.append(Gap(start, end, "the condition expands to too much and was taken as false"))
+            return False
 
     def _has_include(self, name: str, angled: bool) -> bool:
         return self.file.env.resolve(self.file.path, name, angled) is not None
