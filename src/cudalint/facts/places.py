@@ -418,9 +418,13 @@ class Places(Contents):
         """An element of a local table of constants, or of one of several, that nothing wrote since is one of them."""
         if obj.kind != "local" or not all(x.stores for x in obj.either or (obj,)):
             return
-        stores = [x for each in (obj, *obj.either) for x in each.stores]
-        table = [x.data for x in stores if x.op == "const" and isinstance(x.data, int)]
-        if len(table) == len(stores) and isinstance(value, Term):
+        table = []
+        for each in (obj, *obj.either):
+            for stored in each.stores:
+                if stored.op != "const" or not isinstance(stored.data, int):
+                    return
+                table.append(stored.data)
+        if isinstance(value, Term):
             value.data.lo, value.data.hi = max(value.data.lo, min(table)), min(value.data.hi, max(table))
 
     def store(self, pointer: Pointer, node: ir.Expr, value: Value | None, mode: str) -> None:
