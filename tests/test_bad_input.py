@@ -553,3 +553,43 @@ def test_a_file_that_breaks_costs_no_other_file(command, cudalint, write):
     if command == "contract":
         assert done.returncode == 2
         assert done.stderr.startswith("cudalint: a.cu: internal error in its contracts: RuntimeError: a kernel")
+
+
+# Little text that comes to much
+
+
+def test_calls_that_multiply(beside):
+    """Each function calls the three before it: what can be followed is checked, and the rest is told."""
+    end = "if (x < n) return r; __syncthreads(); return x; }\n"
+    first = f"__device__ int f0(int x, int n) {{ int r = 0; {end}"
+    others = [
+        f"__device__ int f{i}(int x, int n) {{ int r = 0; "
+        + " ".join(f"r += f{j}(x + {j}, n);" for j in range(max(0, i - 3), i))
+        + end
+        for i in range(1, 40)
+    ]
+    kernel = "__global__ void k(int *a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; a[f39(i, n)] = 1; }\n"
+    found = beside("calls.cu", first + "".join(others) + kernel)
+    assert any(" CL301 " in line for line in found)
+    (note,) = [line for line in found if " CL001 " in line]
+    assert "this function and more after it were not checked: with all that is called there is too much" in note
+
+
+def test_twenty_loops_over_the_grid_in_one_another(beside):
+    step = "j{0} += blockDim.x * gridDim.x"
+    loop = f"for (int j{{0}} = i; j{{0}} < n; {step}) {{{{ if (j{{0}} % 3) continue; s[j{{0}} % 256] += 1;\n"
+    text = (
+        "__global__ void k(float *a, int n) { __shared__ float s[256]; int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        + "".join(loop.format(i) + "__syncthreads(); if (s[0]) break;\n" for i in range(20))
+        + "a[i] = s[i % 256]; }"
+        + "}" * 20
+        + "\nvoid r(float *a, int n) { if (n > 0) k<<<(n - 1) / 256 + 1, 256>>>(a, n); }\n"
+    )
+    assert len([line for line in beside("loops.cu", text) if " CL302 " in line]) == 20
+
+
+def test_a_condition_that_doubles_is_told(beside):
+    doubling = "#define A0 1\n" + "".join(f"#define A{i} A{i - 1} + A{i - 1}\n" for i in range(1, 41))
+    found = beside("doubling.cu", doubling + f"#if A40\n{FAULTY}#endif\n" * 200)
+    assert all(" CL001 " in line and "the condition expands to too much" in line for line in found)
+    assert len(found) == 200
