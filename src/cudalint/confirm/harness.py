@@ -7,8 +7,9 @@ sizes that the grid divides. Where no launch is visible the kernel's own paramet
 
 from __future__ import annotations
 
+import math
 import zlib
-from itertools import islice, product
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from cudalint.facts import concrete, kernels, search, shapes, tiles
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.calls import parses
-from cudalint.facts.events import Pointer, Record, conjuncts
+from cudalint.facts.events import Induction, Pointer, Record, conjuncts
 from cudalint.facts.extents import replaced, rounded_up, scale
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.frontend.given import given
-from cudalint.ir.nodes import Call
+from cudalint.ir.nodes import Call, While
 from cudalint.ir.types import BOOL, F32, U8, Array, Float, Int, Param, Ptr, Struct, Type, Void
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
@@ -46,8 +47,10 @@ _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
 _DATA = frozenset({"load", "call", "unknown"})
 _LARGEST = 1 << 40
-_COMBINATIONS = 256
-"""Values of a host's flags that are tried together."""
+_TRIES = 2000
+"""Values of a host's sizes and flags that are tried, one after the other, to get through its checks."""
+_PASSES = 4096
+"""Passes of a loop of the host that are followed to see what it comes to."""
 _COARSE = 1 << 20
 _FEW = (0, 1, 2, 3, 5, 40, 100)
 """Integers that comparisons with small constants and with each other part."""
@@ -67,6 +70,16 @@ class Setup(NamedTuple):
     values: Values
     host: Values
     case: kernels.Case
+
+
+class _Start(NamedTuple):
+    """The host's values to start from. ``free`` were chosen by nobody, ``near`` may be others beside them, ``late`` are
+    what loops begin with and leave behind."""
+
+    host: Values
+    free: tuple[Term, ...]
+    near: tuple[Term, ...]
+    late: tuple[Term, ...]
 
 
 class _Bound:
@@ -139,7 +152,10 @@ class Harness:
         formal = set(launch.mapping) | {*BDIM.values(), *GDIM.values(), *BID.values(), *TID.values()}
         found = search.ordered(at_host, launch.grid or ())
         found += [x for x in search.ordered(rest, launch.conditions) if x not in found]
-        return [x for x in found if x not in formal and x.data.kind not in ("count",)]
+        found = [x for x in found if x not in formal and x.data.kind not in ("count",)]
+        begun = search.ordered(_made_by_loops(found), ())
+        known = {*found, *formal}
+        return [*found, *(x for x in begun if x not in known and x.data.kind != "count")]
 
     def _order(self, terms: Iterable[Term]) -> list[Term]:
         return search.ordered(terms, ())
@@ -206,13 +222,25 @@ class Harness:
 
     def assignment(self, chosen: Mapping[str, int], block: int | None = None) -> Values:
         """A value for every atom: ``chosen`` by name, then what a comment gives, then small defaults."""
+        return self._admitted(self._start(chosen, block))
+
+    def let_in(self, chosen: Mapping[str, int], block: int | None = None) -> dict[str, int] | None:
+        """The sizes next to these at which the host's checks let the launch happen; None where none are found."""
+        start = self._start(chosen, block)
+        sizes = [x for x in self.sizes if x in start.host and x.data.name not in self.given]
+        host = self._admitted(start._replace(near=(*sizes, *start.near)))
+        return {x.data.name: host[x] for x in self.sizes if x in host} if self.reached(host) else None
+
+    def _start(self, chosen: Mapping[str, int], block: int | None) -> _Start:
+        """The values to start from: ``chosen`` ones, those that a comment gives, and small ones."""
         result: Values = {}
         names = dict(self.given)
         names.update(chosen)
-        late: list[Term] = []
-        free: list[Term] = []
         own = {x.data.name for x in self.sizes}
         in_block = search.leaves_of(self.launch.block) if self.launch is not None else set()
+        free: list[Term] = []
+        late: list[Term] = []
+        near: list[Term] = []
         for leaf in self._leaves:
             name = leaf.data.name
             fixed = w.assumed(leaf)
@@ -222,11 +250,13 @@ class Harness:
                 result[leaf] = fixed
             elif leaf in self._stated:
                 result[leaf] = self._stated[leaf]
-            elif leaf.data.kind == "loop" and getattr(leaf.data.data, "init", None) is not None:
+            elif (info := _induction(leaf)) is not None and (leaf.data.kind == "exit" or info.init is not None):
                 late.append(leaf)
             elif leaf in in_block:
                 usual = block or self.shape.fit((self.kernel.config.block_size, 1, 1))[0]
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, usual))
+                if block is None:
+                    near.append(leaf)
             elif isinstance(leaf.type, Float):
                 result[leaf] = 2
             elif _asks_runtime(leaf):
@@ -234,39 +264,50 @@ class Harness:
                 free.append(leaf)
             elif leaf in self._pitches:
                 result[leaf] = max([_SMALL, *(v for k, v in chosen.items() if k in own)])
+                near.append(leaf)
             else:
                 result[leaf] = max(leaf.data.lo, min(leaf.data.hi, _SMALL))
-                if leaf.data.kind != "exit":  # a loop leaves it with the value that it has come to
-                    free.append(leaf)
-        for leaf in late:
-            try:
-                result[leaf] = int(t.evaluate(leaf.data.data.init, result))
-            except t.Undefined:
-                result[leaf] = 0
-        return self._admitted(result, free)
+                free.append(leaf)
+        return _Start(result, tuple(free), tuple(near), tuple(late))
 
-    def _admitted(self, host: Values, free: Sequence[Term]) -> Values:
-        """The values with those that nobody chose (flags, ranks, variants) made such that the host comes to the launch,
-        if there are any."""
-        conditions = self.launch.conditions if self.launch is not None else ()
-        broken = [c for c in conditions if not w.allowed(c, host)]
-        open_ = [x for x in free if any(x in t.leaves(c) for c in broken)]
+    def _admitted(self, start: _Start) -> Values:
+        """The values with those that may be others (flags, ranks, variants; the block's sizes) made such that the host
+        comes to the launch, if there are any."""
+        host = _looped(start.host, start.late)
         # Flags that no check brings together are chosen apart: a host may check what many calls return.
-        for flags, checks in _together(open_, conditions):
-            known = sorted({int(c) + beside for c in w.constants(checks) for beside in (-1, 0, 1)})
+        behind = [(c, search.leaves_of([c, *_made_by_loops(t.leaves(c))])) for c in self._conditions]
+        for atoms, checks in _together((*start.near, *start.free), behind):
+            if all(w.allowed(c, host) for c in checks):
+                continue
+            constants = sorted(int(c) for c in w.constants(checks))
             # A flag may be held against a size: what there is room for.
-            known += sorted({host[x] for c in checks for x in t.leaves(c) if x in host and x not in flags})
-            choices = [[v for v in (host[x], 0, 1, *known) if x.data.lo <= v <= x.data.hi] for x in flags]
-            for values in islice(product(*choices), _COMBINATIONS):
-                tried = {**host, **dict(zip(flags, values, strict=True))}
-                if all(w.allowed(c, tried) for c in checks):
-                    host = tried
-                    break
+            others = sorted({host[x] for x in search.leaves_of(checks) if x in host and x not in start.free})
+            steps = []
+            for leaf in atoms:
+                if leaf in start.near:
+                    tries = _beside(start.host[leaf], [*constants, *others], checks)
+                else:
+                    tries = [start.host[leaf], 0, 1, *sorted({c + k for c in constants for k in (-1, 0, 1)}), *others]
+                possible = [v for v in dict.fromkeys(tries) if leaf.data.lo <= v <= leaf.data.hi]
+                steps.append((leaf, possible, [c for c in checks if leaf in t.leaves(c)]))
+
+            def through(values: Values, checks: Sequence[Term] = checks) -> bool:
+                looped = _looped(values, start.late)
+                return all(w.allowed(c, looped) for c in checks)
+
+            known = {x: v for x, v in host.items() if x not in atoms and x not in start.late}
+            with suppress(StopIteration):
+                found = w.chosen(known, steps, iter(range(_TRIES)), through)
+                host = _looped(found, start.late) if found is not None else host
         return host
+
+    @property
+    def _conditions(self) -> Sequence[Term]:
+        return self.launch.conditions if self.launch is not None else ()
 
     def reached(self, host: Values) -> bool:
         """Whether the host's checks let the launch happen at these sizes."""
-        return self.launch is None or all(w.allowed(c, host) for c in self.launch.conditions)
+        return all(w.allowed(c, host) for c in self._conditions)
 
     def block(self) -> Triple:
         """The block where the launch does not say: known from elsewhere, else the configured size along x."""
@@ -831,19 +872,95 @@ def _asks_runtime(leaf: Term) -> bool:
     return info.kind == "call" and callee.startswith(("cuda", "hip"))
 
 
-def _together(open_: Sequence[Term], conditions: Iterable[Term]) -> list[tuple[list[Term], list[Term]]]:
+def _together(
+    open_: Iterable[Term], conditions: Iterable[tuple[Term, set[Term]]]
+) -> list[tuple[list[Term], list[Term]]]:
     """The atoms in groups that share conditions, each with all conditions that it takes part in."""
     groups: list[tuple[list[Term], list[Term]]] = []
-    for condition in conditions:
-        own = t.leaves(condition)
-        atoms, checks = [x for x in open_ if x in own], [condition]
+    order = list(open_)
+    for condition, own in conditions:
+        atoms, checks = {x for x in order if x in own}, [condition]
         if not atoms:
             continue
-        for group in [g for g in groups if not set(g[0]).isdisjoint(atoms)]:
+        for group in [g for g in groups if not atoms.isdisjoint(g[0])]:
             groups.remove(group)
-            atoms, checks = list(dict.fromkeys([*group[0], *atoms])), [*group[1], *checks]
-        groups.append((atoms, checks))
+            atoms, checks = {*group[0], *atoms}, [*group[1], *checks]
+        groups.append(([x for x in order if x in atoms], checks))
     return groups
+
+
+def _beside(wished: int, known: Iterable[int], checks: Iterable[Term]) -> list[int]:
+    """What to try for a size instead of a number: others beside it, ``known`` ones, and multiples of what the host
+    divides by, the nearest first and 0 last."""
+    divisors = {p.args[1].data for p in t.inside(checks) if p.op in ("mod", "div") and p.args[1].op == "const"}
+    units = [u for u in divisors if isinstance(u, int) and u > 1]
+    wanted = {n + k for n in (wished, *known) for k in (-1, 0, 1)} | {wished + k for k in (-3, -2, 2, 3)}
+    for unit in (*units, math.lcm(*units)):
+        wanted |= {n // unit * unit + k for n in (wished, *known) for k in (0, unit)}
+    return sorted((v for v in wanted if v >= 0), key=lambda v: (v == 0 and wished != 0, abs(v - wished), v))
+
+
+def _induction(leaf: Term) -> Induction | None:
+    """What an atom is that a loop of the host changes or leaves behind."""
+    found = leaf.data.data
+    return found if leaf.data.kind in ("loop", "exit") and isinstance(found, Induction) else None
+
+
+def _made_by_loops(leaves: Iterable[Term]) -> list[Term]:
+    """What loops of the host begin with and compute, where atoms are what they change or leave behind."""
+    found: dict[Term, None] = {}
+    waiting, seen = list(leaves), set()
+    while waiting:
+        info = _induction(waiting.pop())
+        if info is None or info.loop in seen:
+            continue
+        seen.add(info.loop)
+        made = [x for each in info.loop.inductions.values() for x in (each.init, each.next) if x is not None]
+        found |= dict.fromkeys(made)
+        waiting += search.leaves_of(made)
+    return [*found]
+
+
+def _looped(host: Values, late: Iterable[Term]) -> Values:
+    """The values with those that loops of the host begin with, and leave behind."""
+    result = dict(host)
+    for leaf in late:
+        info: Induction = leaf.data.data
+        begins = leaf.data.kind == "loop"
+        try:
+            result[leaf] = _whole_value(info.init, result) if begins else _left(info, result)
+        except t.Undefined:
+            result[leaf] = 0 if begins else max(leaf.data.lo, min(leaf.data.hi, _SMALL))
+    return result
+
+
+def _left(info: Induction, host: Values) -> int:
+    """What a loop of the host leaves in a variable, its passes made one after the other."""
+    loop = info.loop
+    if info.term is None or loop.cond is None or loop.leaves:
+        raise t.Undefined
+    own = {x.term: x for x in loop.inductions.values() if x.term is not None}
+    taken = {info.term, *(t.leaves(loop.cond) & own.keys())}
+    for term in (waiting := list(taken)):
+        following = own[term].next
+        more = search.leaves_of([following] if following is not None else ()) & own.keys() - taken
+        taken |= more
+        waiting += more
+    state = {**host, **{x: _whole_value(own[x].init, host) for x in taken}}
+    entered = isinstance(loop.node, While) and loop.node.post
+    for _ in range(_PASSES):
+        if not entered and not t.evaluate(loop.cond, state):
+            return state[info.term]
+        state |= {x: _whole_value(own[x].next, state) for x in taken}
+        entered = False
+    raise t.Undefined
+
+
+def _whole_value(term: Term | None, host: Values) -> int:
+    value = t.evaluate(term, host) if term is not None else None
+    if not isinstance(value, int):
+        raise t.Undefined
+    return value
 
 
 def _numbers(value: Any) -> Iterator[Term]:

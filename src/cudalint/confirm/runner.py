@@ -533,7 +533,7 @@ def _sized(bench: Bench, plan: Plan, limits: Limits) -> Plan:
     stated = {x.data.name: int(bench.harness.given[x.data.name]) for x in bench.harness.sizes
               if x.data.name in bench.harness.given}  # fmt: skip
     if not limits.sizes and limits.block is None and not stated:
-        return plan
+        return bench.let_in(plan)
     block = None if limits.block is None else (limits.block, 1, 1)
     trials: list[Trial] = []
     for trial in (_at(x, {**x.sizes, **stated}, x.block or block) for x in plan.trials):

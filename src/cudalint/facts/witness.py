@@ -197,7 +197,7 @@ def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | Non
         values = instances(leaf) or ([fixed] if fixed is not None else candidates(leaf, known))
         steps.append((leaf, sorted(values, key=lambda v: v == 0), [c for c, leaves in asked if leaf in leaves]))
     try:
-        return _chosen(env, steps, iter(range(_STEPS)))
+        return chosen(env, steps, iter(range(_STEPS)))
     except StopIteration:
         return env
 
@@ -211,20 +211,22 @@ def _can_be_chosen(leaf: Term) -> bool:
     return leaf.data.kind in _CHOSEN and isinstance(leaf.type, Int) and leaf.data.level < t.UNKNOWN
 
 
-def _chosen(
-    env: Assignment, steps: Sequence[tuple[Term, Sequence[int], list[Term]]], budget: Iterator[int]
-) -> Assignment | None:
-    """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold.
+def chosen(
+    env: Assignment, steps: Sequence[tuple[Term, Sequence[int], list[Term]]], budget: Iterator[int],
+    last: Callable[[Assignment], bool] = lambda env: True,
+) -> Assignment | None:  # fmt: skip
+    """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold, and ``last`` of
+    them all.
 
-    Each try takes one from ``budget``."""
+    Each try takes one from ``budget``, which raises StopIteration at its end."""
     if not steps:
-        return env
+        return env if last(env) else None
     leaf, values, conditions = steps[0]
     for value in values:
         next(budget)
         more = {**env, leaf: value}
         if instantiated(more) and all(allowed(c, more) for c in conditions):
-            found = _chosen(more, steps[1:], budget)
+            found = chosen(more, steps[1:], budget, last)
             if found is not None:
                 return found
     return None

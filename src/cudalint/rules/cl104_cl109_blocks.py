@@ -159,8 +159,7 @@ def _sum_draft(
     settled = [c for c in conditions if t.leaves(c) <= {*leaves, *fixed, *open_}]
     before = {main: w.Tests(c for c in settled if main not in t.leaves(c)) for main in free}
     multiples = width.multiples(launch)
-    casts = [(x.args[0], x.args[0].type, x.type) for x in parts([dividend]) if x.op == "cast"]
-    cuts = [(x, to) for x, of, to in casts if isinstance(of, Int) and isinstance(to, Int) and of.hi > to.hi]
+    cuts = _cuts(dividend)
     # A size that is divided before it comes into the product needs others that are more than a few.
     more = [] if any(x.data.kind == "sizeof" or search.is_template(x) for x in leaves) else free
     tries = (*width.tries(free), *((x, config.block_size) for x in more))
@@ -176,8 +175,7 @@ def _sum_draft(
             return width.value(division, here) != width.value(division, here, exact=False)
 
         def cut(n: int, main: Term = main, env: dict[Term, int] = env) -> bool:
-            whole = ((width.value(x, {**env, main: n}, exact=False), to) for x, to in cuts)
-            return any(x is not None and x > to.hi for x, to in whole)
+            return _is_cut(cuts, {**env, main: n})
 
         low, high = max(1, reach.interval(main)[0]), min(reach.high(main), _LAST)
         beyond = width.smallest(low, high, cut) if cuts else None  # what is cut there is CL106's
@@ -209,6 +207,18 @@ def _sum_draft(
             fix=_divide_first(place),
         )  # fmt: skip
     return None
+
+
+def _cuts(dividend: Term) -> list[tuple[Term, Int]]:
+    """What is narrowed on the way to a dividend, with the type that it is narrowed to."""
+    casts = [(x.args[0], x.args[0].type, x.type) for x in parts([dividend]) if x.op == "cast"]
+    return [(x, to) for x, of, to in casts if isinstance(of, Int) and isinstance(to, Int) and of.hi > to.hi]
+
+
+def _is_cut(cuts: Iterable[tuple[Term, Int]], env: dict[Term, int]) -> bool:
+    """Whether something does not fit what it is narrowed to, which is CL106's to say."""
+    whole = ((width.value(x, env, exact=False), to) for x, to in cuts)
+    return any(x is not None and x > to.hi for x, to in whole)
 
 
 def _refused_before(launch: Launch, env: Mapping[Term, int]) -> bool:
@@ -532,6 +542,7 @@ def overflow(bench: Bench, type_: Int) -> Callable[[Values], Fault | None]:
             count, meant = width.value(item, host), width.value(item, host, exact=False)
             place = width.origin(bench.launch.flow, item, bench.launch.event) if bench.launch is not None else None
             formed = place is None or all(w.allowed(c, host) for c in conjuncts(place.guard))
+            formed = formed and not _is_cut(_cuts(item.args[0]), host)
             formed = formed and not (
                 bench.launch is not None
                 and (_refused_before(bench.launch, host) or _limited(bench.launch, "xyz".index(axis), host))

@@ -161,12 +161,9 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
         return None
     if not has_block and any(_walks(loop, c) for c in group for loop in c.counters):
         return None  # tile by tile: how far is the loop's to say (CL215)
-    blocks = [launch.grid["xyz".index(a)] for a in first.axes if BID[a] in first.ids]
-    threads = [launch.block["xyz".index(a)] for a in first.axes if TID[a] in first.ids]
-    if not launches.visible(blocks, threads, limits):
+    blocks, threads = _along(launch, first)
+    if _is_elsewhere(launch, blocks, threads, limits, group):
         return None
-    if search.leaves_of(limits).isdisjoint(search.leaves_of(blocks)) and any(_chooses(launch, c) for c in group):
-        return None  # a part of what there is, which the grid is made for
     if _covers(launch, at, first, group, limits):
         return None
 
@@ -209,6 +206,22 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _along(launch: Launch, item: Coordinate) -> tuple[list[Term], list[Term]]:
+    """The dimensions of the grid and of the block that a coordinate is made of."""
+    grid, block = launch.grid or (), launch.block or ()
+    blocks = [x for axis, x in zip("xyz", grid) if axis in item.axes and BID[axis] in item.ids]
+    return blocks, [x for axis, x in zip("xyz", block) if axis in item.axes and TID[axis] in item.ids]
+
+
+def _is_elsewhere(
+    launch: Launch, blocks: list[Term], threads: list[Term], limits: list[Term], group: list[Coordinate]
+) -> bool:
+    """Whether it is no matter of this launch how far it comes: its dimensions are handed over, or what is tested is a
+    part of what there is, which the grid is made for."""
+    apart = search.leaves_of(limits).isdisjoint(search.leaves_of(blocks))
+    return not launches.visible(blocks, threads, limits) or (apart and any(_chooses(launch, c) for c in group))
 
 
 def _walks(loop: Loop, item: Coordinate) -> bool:
@@ -611,6 +624,15 @@ def _tied(kernel: Kernel) -> list[str]:
     return list(found)
 
 
+def _is_all_elsewhere(launch: Launch) -> bool:
+    """Whether it is no matter of a launch how far it comes along any of its kernel's coordinates."""
+    coordinates = launch.kernel.layout.coordinates if launch.kernel is not None else []
+    limits = [(item, _at_host(launch, _extent(item))) for item in coordinates]
+    return bool(limits) and all(
+        limit is not None and _is_elsewhere(launch, *_along(launch, item), [limit], [item]) for item, limit in limits
+    )
+
+
 def experiment_cl202(bench: Bench) -> Plan:
     """Elements that the same kernel writes on a grid that covers, and not on this one; all of them where the grid has
     no blocks."""
@@ -638,6 +660,7 @@ def experiment_cl202(bench: Bench) -> Plan:
         return max(extent, bench.harness.extent([obj], case)) if tested else extent
 
     tied = _tied(bench.kernel)
+    elsewhere = launch is not None and _is_all_elsewhere(launch.first_pass)
 
     def unreached(run: Run) -> Fault | None:
         """Where no grid covers: what this launch leaves of all that the tests let through."""
@@ -654,7 +677,7 @@ def experiment_cl202(bench: Bench) -> Plan:
     bench.harness.adjusted = with_room
     trials = bench.trials(*bench.totals())
     first = tuple(f"first {noun} without a thread" for noun in ("element", "pack", "row", "plane"))
-    judge = oracle.first_of(unlaunched, unreached, oracle.coverage)
+    judge = unlaunched if elsewhere else oracle.first_of(unlaunched, unreached, oracle.coverage)
     return Plan(trials, judge, bench.covering, first=first, refusal=True)
 
 
