@@ -516,6 +516,8 @@ class Worker:
             regions.setdefault((start, end), message)
         for jump in file.declarations.jumps:
             regions.setdefault(file.origin(*jump), "a jump is not followed: this function was not checked")
+        for place in file.declarations.nested:
+            regions.setdefault(file.origin(*place), "this is nested too deeply and was not checked")
         for (start, end), message in sorted(regions.items()):
             yield self._gap(target, file.raw_span(start, end), message)
 

@@ -11,7 +11,7 @@ import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Literal
 
-from cudalint.frontend.parse import descendants, masked
+from cudalint.frontend.parse import DEPTH, descendants, masked
 from cudalint.ir.nodes import FunctionDecl
 from cudalint.lazy import NamedTuple, pattern
 
@@ -43,6 +43,8 @@ SPECIFIERS = frozenset({
     "__global__", "__device__", "__host__", "__forceinline__", "__noinline__", "virtual", "extern", "inline", "typedef",
     "typename", "requires_clause", "template_parameter_list", "constexpr", "consteval", "static", "friend", "comment",
 })  # fmt: skip
+_NESTING = pattern(r"[{]|\b(?:if|for|while|do|switch|try)\b")
+_HOLDING = ("_statement", "_loop")
 _DEEPEST = 200
 """Namespaces and classes in one another that are looked into; nobody writes so many."""
 _WRAPPERS = frozenset({"pointer_declarator", "reference_declarator", "attributed_declarator", "init_declarator"})
@@ -196,6 +198,27 @@ class Declarations:
         device = [f for f in self.functions if f.kind != "host" and f.has_body] if "goto" in self.source else []
         found = [node for f in device for node in descendants(syntax_of(f).node) if node.type == "goto_statement"]
         return sorted({(node.start_byte, node.end_byte) for node in found})
+
+    @property
+    def nested(self) -> list[tuple[int, int]]:
+        """Per device function the (start, end) of what stands in so many statements that lowering gives it up."""
+        found = []
+        for f in self.functions:
+            if f.kind == "host" or not f.has_body or len(_NESTING.findall(self.source, f.start, f.end)) < DEPTH:
+                continue
+            deep = []
+            stack = [(child, -1) for child in syntax_of(f).node.named_children]  # the body itself counts for none
+            while stack:
+                node, depth = stack.pop()
+                if node.type.endswith(_HOLDING):
+                    depth += 1
+                if depth > DEPTH:
+                    deep.append(node)
+                else:
+                    stack.extend((child, depth) for child in node.named_children)
+            if deep:
+                found.append((min(x.start_byte for x in deep), max(x.end_byte for x in deep)))
+        return found
 
     @property
     def scope(self) -> Scope:

@@ -14,8 +14,8 @@ from cudalint.frontend.declare import (
     template_names,
 )  # fmt: skip
 from cudalint.frontend.fold import fold
-from cudalint.frontend.names import DEPTH, broken
-from cudalint.frontend.parse import comma_separated, descendants, parse_ranges
+from cudalint.frontend.names import broken
+from cudalint.frontend.parse import DEPTH, comma_separated, descendants, parse_ranges
 from cudalint.frontend.typing import AUTO, INSTANCES, decay
 from cudalint.frontend.variables import Variables, completed
 from cudalint.ir.nodes import (

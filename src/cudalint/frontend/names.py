@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.builtins import CONSTANTS, HIP_SPECIALS, SPECIALS
 from cudalint.frontend.literals import character, number
-from cudalint.frontend.parse import descendants
+from cudalint.frontend.parse import DEPTH, descendants
 from cudalint.frontend.typing import FUNCTION, INSTANCES, Typer, arguments_of, class_of
 from cudalint.ir.nodes import (
     Const,
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
     from cudalint.frontend.declare import Declarations, TypeDecl
     from cudalint.ir.nodes import FunctionDecl
-
-#: How deep statements and expressions may nest before the rest is opaque.
-DEPTH = 200
 
 _BARRIER = pattern(r"__syncthreads|__syncwarp|\bbar(?:rier)?\.|\bsync\s*\(|barrier|_sync\s*\(")
 _STORES = frozenset({"assignment_expression", "update_expression"})  #: The method that lowers each kind of node.

@@ -41,7 +41,8 @@ from cudalint.ir.types import (
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-from cudalint.frontend.names import DEPTH, Names, broken
+from cudalint.frontend.names import Names, broken
+from cudalint.frontend.parse import DEPTH
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 WORDS = {

@@ -39,6 +39,8 @@ _BRACED_LAUNCH = re.compile(rb"<<<[^;<>]*?\{[^;<>]*?>>>")
 _ROUND = bytes.maketrans(b"{}", b"()")
 _CONVENTIONS = (b"CUDART_CB", b"CUDARTAPI", b"CUDAAPI", b"__stdcall", b"__cdecl")
 _CONVENTION = pattern(rb"\b(?:" + b"|".join(_CONVENTIONS) + rb")\b")
+DEPTH = 200
+"""How deep statements and expressions may nest before the rest is opaque."""
 
 
 def _blank(match: re.Match[bytes]) -> bytes:
