@@ -593,3 +593,34 @@ def test_a_condition_that_doubles_is_told(beside):
     found = beside("doubling.cu", doubling + f"#if A40\n{FAULTY}#endif\n" * 200)
     assert all(" CL001 " in line and "the condition expands to too much" in line for line in found)
     assert len(found) == 200
+
+
+@pytest.mark.parametrize("opening", ["{ ", "if (n > 0) { ", "for (int j = 0; j < n; j++) { "])
+def test_a_kernel_nested_too_deeply_is_told(beside, opening):
+    for deep, known in ((90, True), (1000, False)):
+        body = FAULTY.replace("    if (i", "    " + opening * deep + "if (i").replace(
+            "];\n}", "];" + "}" * deep + "\n}"
+        )
+        found = beside("deep.cu", body)
+        told = [line for line in found if "this is nested too deeply and was not checked" in line]
+        assert [" CL001 " in line for line in told] == ([] if known else [True])
+        assert any(line.startswith("deep.cu:4:") and " error CL30" in line for line in found) or not known
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--compile-commands", "--config"])
+def test_a_pipe_or_device_given_as_a_file(cudalint, write, option):
+    write("fault.cu", FAULTY)
+    os.mkfifo(cudalint.folder / "pipe")
+    for name in ("pipe", "/dev/zero"):
+        done = cudalint("check", option, name, "fault.cu")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == f"cudalint: {name}: is no ordinary file\n"
+
+
+@pytest.mark.parametrize("text", ["{} = 1", "[{}]", "x = {{ {} = 1 }}"])
+def test_a_key_of_too_many_parts(cudalint, write, text):
+    write("fault.cu", FAULTY)
+    for part in ("a", "'a'", '"a b"'):
+        write("cudalint.toml", text.format(".".join([part] * 100_000)))
+        done = cudalint("check", "fault.cu")
+        assert (done.returncode, done.stderr) == (2, "cudalint: cudalint.toml: a key has too many parts\n")

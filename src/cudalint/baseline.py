@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from cudalint.errors import UsageError
+from cudalint.errors import UsageError, refuse_endless
 from cudalint.frontend.source import HOSTS
 from cudalint.project import SOURCES
 
@@ -21,6 +21,7 @@ def read(path: str) -> frozenset[str]:
     """The fingerprints in a baseline; UsageError if it is none."""
     import json
 
+    refuse_endless(path)
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)

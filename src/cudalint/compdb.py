@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from cudalint.errors import UsageError
+from cudalint.errors import UsageError, refuse_endless
 from cudalint.lazy import NamedTuple
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def read(path: str) -> dict[str, Flags]:
     """The flags of each file, by absolute path; UsageError if it is no such database."""
     import json
 
+    refuse_endless(path)
     try:
         with open(path, encoding="utf-8") as file:
             entries = json.load(file)

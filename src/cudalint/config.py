@@ -11,8 +11,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, cast
 
-from cudalint.errors import UsageError, closest
-from cudalint.lazy import NamedTuple
+from cudalint.errors import UsageError, closest, refuse_endless
+from cudalint.lazy import NamedTuple, pattern
 from cudalint.select import Layer, Selection, resolve, validate, weight
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 FILES = (".cudalint.toml", "cudalint.toml", "pyproject.toml")
 LEVELS = ("error", "warning", "note")
+_KEY = rb"""(?:[\w-]+|"[^"\n]*"|'[^'\n]*')"""
+_DEEP_KEY = pattern(rb"(?<![\w-])(?:%s[ \t]*\.[ \t]*){500}" % _KEY)
+"""A key of more parts than anybody writes: to read it takes the square of their number."""
 
 
 class Config(NamedTuple):
@@ -143,8 +146,7 @@ def _configures(path: str, base: str) -> bool:
 
 def read(path: str, base: str, *, required: bool = False) -> Config | None:
     """The configuration in a file, or None if there is none in it; UsageError if it is wrong."""
-    if not required and os.path.exists(path) and not os.path.isfile(path):
-        raise UsageError(f"{_shown(path)}: is no ordinary file")  # a named pipe would hold us up
+    refuse_endless(path, _shown(path))
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -161,6 +163,8 @@ def read(path: str, base: str, *, required: bool = False) -> Config | None:
         import tomllib
     else:
         import tomli as tomllib
+    if _DEEP_KEY.search(data) is not None:
+        raise UsageError(f"{_shown(path)}: a key has too many parts")
     try:
         table: Any = tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:

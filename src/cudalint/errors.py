@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,12 @@ class UsageError(Exception):
 
 class Stopped(BaseException):
     """The work is to end, wherever it is. No fault: what guards against faults lets it through."""
+
+
+def refuse_endless(path: str, shown: str | None = None) -> None:
+    """UsageError for a pipe or a device, which may never begin or never end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise UsageError(f"{shown or path}: is no ordinary file")
 
 
 def closest(word: str, known: Iterable[object]) -> str:
