@@ -191,3 +191,29 @@ def test_a_race_of_other_accesses_is_no_proof(tmp_path: Path) -> None:
     assert _verdicts(tmp_path, PASSES.replace("BARRIER", "__syncthreads();")) == {
         ("CL304", 4): "not-reproduced", ("CL305", 8): "confirmed",
     }  # fmt: skip
+
+
+SAME = """\
+#include <type_traits>
+template <typename T, typename U> __global__ void f(T *x, const U *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i > n) return;
+    if (std::SAME) x[i] = y[i];
+    else x[i] = y[i] + T(1);
+}
+void run(float *x, const float *y, const int *z, int n) {
+    if (n > 0) f<<<(n + 255) / 256, 256>>>(x, y, n);
+    if (n > 0) f<<<(n + 255) / 256, 256>>>(x, z, n);
+}
+"""
+
+
+def test_types_that_are_compared_pick_the_branch(write: Any, cudalint: Cudalint) -> None:
+    for same in ("is_same<T, U>::value", "is_same_v<T, U>"):
+        write("k.cu", SAME.replace("SAME", same))
+        shown = cudalint("confirm", "--as", "CL214", "k.cu").stdout
+        assert [x.rpartition("(")[2] for x in shown.splitlines() if "confirmed" in x] == [
+            "line 5)",
+            "line 6)",
+            "2 confirmed",
+        ]

@@ -226,7 +226,8 @@ class Names(Typer):
         if not templated and last.type not in ("template_function", "template_type"):
             return self.name_at(a, b, re.sub(r"\s+", "", self.s[a:b]))
         if last.type in ("template_function", "template_type"):
-            return Name(a, b, re.sub(r"\s+", " ", self.s[a:b]), FUNCTION)
+            name = re.sub(r"\s+", " ", self.s[a:b])
+            return Name(a, b, name, FUNCTION, self.compared(last) if name.startswith("std::is_same_v<") else None)
         # `A<T>::value`: a static member of an instance.
         outer = self.qualified_outer(n)
         name = self.text(last)
@@ -235,7 +236,14 @@ class Names(Typer):
             if isinstance(value, Var):
                 return Ref(a, b, value)
             return Const(a, b, value.type, value.value, name)
-        return Name(a, b, re.sub(r"\s+", " ", self.s[a:b]), Unknown(f"member '{name}' of '{outer}'"))
+        written = re.sub(r"\s+", " ", self.s[a:b])
+        asks = re.fullmatch(r"std::is_same<.*>::value", written) is not None
+        types = self.compared(n.children[-1].children[0]) if asks else None
+        return Name(a, b, written, Unknown(f"member '{name}' of '{outer}'"), types)
+
+    def compared(self, n: Node) -> list[Type | Expr]:
+        """The arguments of ``is_same<A, B>``."""
+        return [self.argument(c) for c in n.children[-1].named_children]
 
     def qualified_outer(self, n: Node) -> Type:
         """The class that a qualified name's last component is looked up in."""

@@ -85,7 +85,7 @@ class Ref(Expr):
 class Name(Expr):
     """A name that nothing in the unit declares, or a function's, as written (``foo``, ``ns::bar``); type Unknown.
 
-    ``targs`` are the template arguments of a function's name (``k<4>``).
+    ``targs`` are the template arguments of a function's name (``k<4>``), and the types that ``std::is_same`` compares.
     """
 
     __slots__ = ("name", "targs")

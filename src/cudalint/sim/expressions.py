@@ -1240,6 +1240,9 @@ class Expressions:
         if isinstance(given, (int, float)):
             made = np.int32(given) if isinstance(given, int) else np.float32(given)
             return lambda f: made
+        same = _same(node.targs) if name.startswith("std::is_same") and name.endswith((">", ">::value")) else None
+        if same is not None:
+            return lambda f: same
         return self.refuse(node, f"'{name}', which the project does not declare")
 
     def do_opaque(self, node: ir.Opaque) -> Eval:
@@ -1247,6 +1250,17 @@ class Expressions:
 
     def do_call(self, node: ir.Call) -> Eval:
         raise NotImplementedError  # given by a layer above
+
+
+def _same(types: list[Type | ir.Expr]) -> Any:
+    """What ``std::is_same`` of two types is; None where that is not known: types of one width may have several names
+    (``long``, ``long long``), and what the project does not declare may be anything."""
+    if len(types) != 2 or not all(isinstance(x, (Int, Float, Struct)) for x in types):
+        return None
+    one, other = types
+    if one is other and isinstance(one, Int) and one.bits in (8, 64):
+        return None
+    return np.bool_(one is other)
 
 
 def has_defaults(type_: Type) -> bool:
