@@ -118,10 +118,11 @@ class Configs:
     def _nearest(self, folder: str) -> Config | None:
         if folder not in self._found:
             found = next((c for name in FILES if (c := read(os.path.join(folder, name), folder))), None)
-            for other in FILES[FILES.index(os.path.basename(found.file or "")) + 1 :] if found is not None else ():
-                if _configures(path := os.path.join(folder, other), folder):
-                    text = f"{_shown(found.file)} counts, and what {_shown(path)} says of cudalint does not"
-                    print(f"cudalint: {text}", file=sys.stderr)
+            if found is not None:
+                for other in FILES[FILES.index(os.path.basename(found.file or "")) + 1 :]:
+                    if _configures(path := os.path.join(folder, other), folder):
+                        text = f"{_shown(found.file)} counts, and what {_shown(path)} says of cudalint does not"
+                        print(f"cudalint: {text}", file=sys.stderr)
             above = os.path.dirname(folder)
             self._found[folder] = found or (self._nearest(above) if above != folder else None)
         return self._found[folder]
