@@ -67,10 +67,10 @@ class Conditions:
             return 0
 
 
-def evaluate(text: bytes, table: Table) -> int:
+def evaluate(text: bytes, table: Table, has_include: Callable[[str, bool], bool] | None = None) -> int:
     """The value of a condition by itself; 0 where it cannot be read, or takes too much."""
     try:
-        return Conditions().evaluate(text, table)
+        return Conditions(has_include).evaluate(text, table)
     except ExhaustedError:
         return 0
 
