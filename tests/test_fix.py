@@ -307,3 +307,26 @@ def test_an_else_keeps_its_if(cudalint, write):
     before = path.read_text()
     assert "CL204" in cudalint("check", "--fix", "--unsafe-fixes").stdout
     assert path.read_text() == before
+
+
+@pytest.mark.parametrize(("type_", "repaired"), [("size_t", 1), ("int", 0)])
+def test_a_wide_product_that_is_cut_again_is_left(cudalint, write, type_, repaired):
+    """With the product alone in 64 bits, the bytes that an int keeps would wrap."""
+    write(
+        "k.cu",
+        "#include <cstddef>\n"
+        "__global__ void fill(float *x, size_t n) {\n"
+        "    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (i < n) x[i] = 1.0f;\n"
+        "}\n"
+        "void run(int rows, int columns) {\n"
+        "    if (rows <= 0 || columns <= 0) return;\n"
+        "    size_t n = rows * columns;\n"
+        f"    {type_} bytes = sizeof(float) * n;\n"
+        "    float *x;\n"
+        "    cudaMalloc(&x, bytes);\n"
+        "    fill<<<(n - 1) / 256 + 1, 256>>>(x, n);\n"
+        "}\n",
+    )
+    done = cudalint("check", "--select", "CL110", "--fix")
+    assert f"cudalint: {repaired} finding{'s' * (repaired != 1)} repaired" in done.stderr
