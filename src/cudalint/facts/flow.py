@@ -32,8 +32,10 @@ from cudalint.facts.events import (
 from cudalint.facts.expressions import Expressions, from_poly, lambdas, walked
 from cudalint.facts.places import is_computed
 from cudalint.facts.queried import numbers
+from cudalint.facts.search import tried
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
+from cudalint.facts.witness import refutations
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, Array, Float, Int, Ptr, Type
 from cudalint.lazy import pattern
@@ -70,6 +72,8 @@ def forget() -> None:
     walked.clear()
     lambdas.clear()
     numbers.clear()
+    refutations.clear()
+    tried[0] = 0
     t.reset()
 
 

@@ -23,10 +23,16 @@ _SIZES = frozenset({"param", "argc", "size", "call", "load", "var"})
 _BLOCKS = (256, 128, 64, 32, 512, 1024, 16, 8)
 _SIDES = (16, 4, 32, 64, 128, 8)
 """Extents of a block whose extent on another axis is open too: 1024 threads are the most it may have."""
-_BUDGET = 160
+_BUDGET, _LESS = 160, 24
+"""Combinations of sizes that one search tries, and one after all searches of a file have tried :data:`_MANY`."""
+_MANY = 40_000
 LARGEST = 1 << 30
 """Sizes beyond this are not tried: where the arithmetic of the sizes wraps the width rules speak."""
 _NO_SIZES = frozenset({"tid", "bid", "bdim", "gdim", "count", "loop", "argc"})
+
+
+tried = [0]
+"""Combinations tried so far for launches of the file at hand: dispatches by macros have hundreds."""
 
 
 def leaves_of(terms: Iterable[Term] | None) -> set[Term]:
@@ -194,9 +200,10 @@ def smallest(
         left = {x: t.evaluated(before, env) for x, (entered, before) in idle.items() if t.evaluated(entered, env) == 0}
         return w.completed({**{x: v for x, v in left.items() if v is not None}, **env}, conditions) is not None
 
-    for tried, values in enumerate(_diagonal(choices)):
-        if tried > _BUDGET:
+    for number, values in enumerate(_diagonal(choices)):
+        if number > (_BUDGET if tried[0] < _MANY else _LESS):
             return None
+        tried[0] += 1
         env = dict(zip(leaves, values, strict=True))
         if good(env):
             return _refined(env, leaves, choices, good, inner)

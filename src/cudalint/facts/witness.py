@@ -234,15 +234,23 @@ def chosen(
 
 def refuted(conditions: Iterable[Term], env: Assignment) -> bool:
     """Whether a condition is false whatever the values are that are missing: a product with a factor of 0 is 0."""
-    known = {x: t.const(v, x.type) for x, v in env.items()}
     for condition in conditions:
         leaves = t.leaves(condition)
         if leaves <= env.keys():
             if t.evaluated(condition, env) == 0:
                 return True
-        elif not leaves.isdisjoint(known) and t.substitute(condition, known) is t.FALSE:
-            return True
+        elif not leaves.isdisjoint(env):
+            key = condition, *((x, env[x]) for x in leaves if x in env)
+            if key not in refutations:
+                known = {x: t.const(v, x.type) for x, v in env.items() if x in leaves}
+                refutations[key] = t.substitute(condition, known) is t.FALSE
+            if refutations[key]:
+                return True
     return False
+
+
+refutations: dict[tuple[object, ...], bool] = {}
+"""Whether sizes refute a condition, for launch after launch of a dispatch, until the terms are forgotten."""
 
 
 def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:

@@ -178,15 +178,43 @@ def visits(event: Event, trial: Trial, terms: Iterable[Term], *, every: bool = F
     """
     guards = [support.over_passes(g.term) for g in chain(event.guard)]
     loops = [g.loop for g in chain(event.guard) if g.loop is not None]
+    # Each condition is asked where what it is made of is known: once, for each block, each thread, or each pass.
+    common, of_block, of_thread, of_pass = _staged(guards)
+    if not all(_holds(x, trial.env) for x in common):
+        return
     known = {abs(int(c)) for c in w.constants([*guards, *terms])}
     fixed = _fixed(trial, guards)
     places = [_places(extent, sorted(known | {n % extent for n in fixed})) for extent in trial.block]
+    lasts = {x: last_pass(x, trial.env) for x in loops if _is_common(x)}
     for block in trial.blocks():
+        if not all(_holds(x, trial.at(block, _FIRST)) for x in of_block):
+            continue
         for i, j, k in trial.threads() if every else product(*places):
             thread = i, j, k
-            for env in _passes(loops, trial.at(block, thread), (0, 1) if every else (0,)):
-                if all(_holds(x, env) for x in guards):
-                    yield Visit(block, thread, env)
+            here = trial.at(block, thread)
+            if all(_holds(x, here) for x in of_thread):
+                for env in _passes(loops, here, (0, 1) if every else (0,), lasts):
+                    if all(_holds(x, env) for x in of_pass):
+                        yield Visit(block, thread, env)
+
+
+_FIRST = (0, 0, 0)
+_COMMON = frozenset({"param", "name", "size", "bdim", "gdim", "device"})
+
+
+def _staged(guards: list[Term]) -> tuple[list[Term], list[Term], list[Term], list[Term]]:
+    """The conditions that are the same for all threads, for those of a block, for all passes of a thread, the rest."""
+    stages: tuple[list[Term], list[Term], list[Term], list[Term]] = ([], [], [], [])
+    for term in guards:
+        kinds = {x.data.kind for x in t.leaves(term)} - _COMMON
+        stages[0 if not kinds else 1 if kinds == {"bid"} else 2 if kinds <= {"bid", "tid"} else 3].append(term)
+    return stages
+
+
+def _is_common(loop: Loop) -> bool:
+    """Whether all threads make as many passes of a loop, each time they come to it."""
+    atoms = [x for p in kernels.trips(loop) or () for item in t.atoms_of(p) for x in t.leaves(item)]
+    return all(x.data.kind in _COMMON for x in atoms)
 
 
 def _fixed(trial: Trial, guards: list[Term]) -> set[int]:
@@ -202,17 +230,19 @@ def _places(extent: int, known: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(v for v in (*ends, *beside) if 0 <= v < extent))[:_MOST_PLACES]
 
 
-def _passes(loops: list[Loop], env: dict[Term, Any], early: tuple[int, ...]) -> Iterator[dict[Term, Any]]:
+def _passes(
+    loops: list[Loop], env: dict[Term, Any], early: tuple[int, ...], lasts: dict[Loop, int | None]
+) -> Iterator[dict[Term, Any]]:
     """The values of a thread on the ``early`` passes and the last of each loop, as far as there are so many; a loop
     whose passes cannot be counted has its first. Of so many loops in one another that these are too many, the inner
-    ones are looked at on their last alone."""
+    ones are looked at on their last alone. ``lasts`` are the last passes that are the same for all threads."""
     envs = [env]
     for loop in reversed(loops):  # the outermost first: what an inner one does may hang on it
         following: list[dict[Term, Any]] = []
         if len(envs) * (len(early) + 1) > _MOST_PASSES:
             early = ()
         for each in envs:
-            last = last_pass(loop, each)
+            last = lasts[loop] if loop in lasts else last_pass(loop, each)
             end = max(last or 0, 0)
             following += [{**each, loop.counter: k} for k in sorted({*(k for k in early if k <= end), end})]
         envs = following
