@@ -18,7 +18,10 @@ class Stopped(BaseException):
 
 
 def refuse_endless(path: str, shown: str | None = None) -> None:
-    """UsageError for a pipe or a device, which may never begin or never end."""
+    """UsageError for a named pipe or a device, which may never begin or never end; not for nothing at all
+    (``/dev/null``), nor for what a shell hands over (``<(…)``)."""
+    if path == os.devnull or path.startswith("/dev/fd/"):
+        return
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise UsageError(f"{shown or path}: is no ordinary file")
 
