@@ -361,10 +361,12 @@ class Launch:
 
 
 def _chosen(guard: Guard | None) -> Iterator[tuple[Term, Term]]:
-    """The sizes that a branch fixes: `case 64:`, `if (n == 64)`."""
+    """The sizes that a branch fixes: `case 64:`, `if (n == 64)`. That it asks for one cut to an int does not matter."""
     for term in conjuncts(guard):
         if term.op == "eq":
             for size, value in (term.args, term.args[::-1]):
+                while size.op == "cast" and isinstance(size.type, Int) and size.type.bits >= 32:
+                    size = size.args[0]
                 if size.op == "atom" and isinstance(size.type, Int) and value.op == "const":
                     yield size, value
 
