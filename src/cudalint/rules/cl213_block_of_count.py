@@ -116,15 +116,29 @@ def _draft(
     sizes = over[0] if over is not None else none
     assert sizes is not None
     only_nothing = over is None and none is not None and 0 in none.values()
+    advice = "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
+    if only_nothing:
+        advice = "return before the launch when there is nothing to do"
+    elif (blocks := _swapped(launch, side)) is not None:
+        advice = (
+            f"the grid and the block stand in each other's place: launch `{t.show(side)}` blocks of {blocks} threads"
+        )
     return Draft(
         "CL213", event.fn, event.fn.file, event.node.start, event.node.end,
         f"the block of {event.node.kernel or 'the kernel'} has `{t.show(side)}` threads, a number of elements that "
-        f"the kernel counts to: {', and '.join(at)}; the driver refuses the launch",
-        "keep the block between 1 and 1,024 threads, `min(n, 1024)`, and let the kernel loop over the rest"
-        if not only_nothing else "return before the launch when there is nothing to do",
+        f"the kernel counts to: {', and '.join(at)}; the driver refuses the launch", advice,
         Witness(search.sizes_of(sizes), None, None, None, values), launches.callers(launch),
         fix=_clamped(launch, none) if over is not None else None,
     )  # fmt: skip
+
+
+def _swapped(launch: Launch, side: Term) -> int | None:
+    """The number of blocks where it is what the block's size is divided by, as the size of a block would be."""
+    assert launch.grid is not None and launch.block is not None
+    shared, blocks = launches.division(side), t.bare(launch.grid[launch.block.index(side)])
+    divisor = t.bare(shared[1]) if shared is not None else None
+    same = divisor is not None and divisor.op == blocks.op == "const" and divisor.data == blocks.data
+    return int(blocks.data) if same and 1 < blocks.data <= _THREADS else None
 
 
 def _clamped(launch: Launch, none: dict[Term, int] | None) -> FixDraft | None:
