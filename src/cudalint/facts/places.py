@@ -403,7 +403,10 @@ class Places(Contents):
             if isinstance(whole, Term) and whole.op == "atom" and whole.data.kind == "device":
                 found = self.fresh("device", name, number(type_) or I32)  # `info.maxGridSize[0]`
             else:
-                found = self.unknown_value("load", name, type_, data, inputs=inputs)
+                # What a function keeps for its next call it has computed: no size of somebody else's.
+                var = whole.data.data if isinstance(whole, Term) and whole.op == "atom" else None
+                kept = isinstance(var, ir.Var) and var.kind == "local" and var.static
+                found = self.unknown_value("load", name, type_, data, inputs=inputs, level=UNKNOWN if kept else 0)
             self.loads[key] = found
             self.bound_by_contents(found, obj)
         return found
