@@ -41,6 +41,8 @@ from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, Array, Float, Int, Ptr,
 from cudalint.lazy import pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cudalint.facts.events import Value
     from cudalint.facts.state import Env
 
@@ -69,6 +71,7 @@ def forget() -> None:
         flow.unlink()
     _flows.clear()
     _hosts.clear()
+    _asked.clear()
     walked.clear()
     lambdas.clear()
     numbers.clear()
@@ -82,14 +85,31 @@ def walk(decl: ir.FunctionDecl, bindings: dict[str, Type | int] | None = None) -
 
     Where an integer that counts is left without a type, and the type oracle may know it, it is asked.
     """
-    flow = run(decl.lower(bindings))
+    function = decl.lower(bindings)
+    if decl in _asked or (_asked and any(x in _asked for x in _called(function))):
+        return run(decl.lower(bindings, asked=True))
+    flow = run(function)
     if flow.untyped:
         from cudalint.facts.untyped import may_settle
         from cudalint.frontend.oracle import answers
 
         if may_settle(flow.untyped) and any(map(answers, flow.bodies)):
+            _asked.update((decl, *flow.callees))
             return run(decl.lower(bindings, asked=True))
     return flow
+
+
+def _called(function: ir.Function) -> Iterator[ir.FunctionDecl]:
+    stack: list[object] = [function.body]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ir.Call) and item.target is not None:
+            yield item.target
+        stack.extend(children(item))
+
+
+_asked: set[ir.FunctionDecl] = set()
+"""Functions of flows for which the type oracle was asked: it is at once where another function calls them."""
 
 
 def of_host(decl: ir.FunctionDecl) -> Flow:
