@@ -265,5 +265,7 @@ def test_pages_are_where_the_url_says():
 
 
 def test_a_block_in_the_place_of_the_grid_is_told_so(cudalint):
-    out = cudalint("check", "--isolated", str(ROOT / "fixtures/CL213-unclamped-block/faulty-swapped-with-grid.cu")).stdout
+    out = cudalint(
+        "check", "--isolated", str(ROOT / "fixtures/CL213-unclamped-block/faulty-swapped-with-grid.cu")
+    ).stdout
     assert "stand in each other's place: launch `(n + 255) / 256` blocks of 256 threads" in out

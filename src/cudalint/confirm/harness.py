@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import zlib
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,8 +48,9 @@ _ELEMENTS = 1 << 12
 """Extent of a buffer of which no fact tells how large it is."""
 _DATA = frozenset({"load", "call", "unknown"})
 _LARGEST = 1 << 40
-_TRIES = 2000
-"""Values of a host's sizes and flags that are tried, one after the other, to get through its checks."""
+_TRIES, _MOST_TRIES = 400, 3000
+"""Values of a host's sizes and flags that are tried, one after the other, to get through its checks: for one run, and
+for all runs of an experiment."""
 _PASSES = 4096
 """Passes of a loop of the host that are followed to see what it comes to."""
 _COARSE = 1 << 20
@@ -109,6 +111,7 @@ class Harness:
         """Whether a grid that the caller passes is taken as it is, though it may be too small."""
         self.by_grid = False
         """Whether an axis has no more elements than the grid was rounded up for, whatever the tests let through."""
+        self._tries = iter(range(_MOST_TRIES))
         self.shape = shape(self.flow)
         """What a launch of the tool's own choice keeps to."""
         self.adjusted: Callable[[Obj, int, kernels.Case], int] | None = None
@@ -282,14 +285,17 @@ class Harness:
             constants = sorted(int(c) for c in w.constants(checks))
             # A flag may be held against a size: what there is room for.
             others = sorted({host[x] for x in search.leaves_of(checks) if x in host and x not in start.free})
-            steps = []
+            steps, open_ = [], {*atoms, *start.late}
             for leaf in atoms:
                 if leaf in start.near:
                     tries = _beside(start.host[leaf], [*constants, *others], checks)
                 else:
                     tries = [start.host[leaf], 0, 1, *sorted({c + k for c in constants for k in (-1, 0, 1)}), *others]
                 possible = [v for v in dict.fromkeys(tries) if leaf.data.lo <= v <= leaf.data.hi]
-                steps.append((leaf, possible, [c for c in checks if leaf in t.leaves(c)]))
+                # A check is asked once all that it hangs on is chosen, the one that is quickly told first.
+                open_.discard(leaf)
+                told = [c for c in checks if leaf in t.leaves(c) and open_.isdisjoint(t.leaves(c))]
+                steps.append((leaf, possible, sorted(told, key=lambda c: c.depth)))
 
             def through(values: Values, checks: Sequence[Term] = checks) -> bool:
                 looped = _looped(values, start.late)
@@ -297,7 +303,7 @@ class Harness:
 
             known = {x: v for x, v in host.items() if x not in atoms and x not in start.late}
             with suppress(StopIteration):
-                found = w.chosen(known, steps, iter(range(_TRIES)), through)
+                found = w.chosen(known, steps, islice(self._tries, _TRIES), through)
                 host = _looped(found, start.late) if found is not None else host
         return host
 
