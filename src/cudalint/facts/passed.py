@@ -206,7 +206,8 @@ def _translated(values: dict[Term, Term], conditions: list[Term]) -> set[Term]:
         inner = t.bare(x)
         if isinstance(inner.type, Int) and inner.op != "const":
             back.setdefault(inner, t.convert(formal, inner.type))
-    found = (t.substitute(c, {}, dict(back)) for c in conditions)
+    passed = formals.union(*map(t.leaves, back))
+    found = (t.substitute(c, {}, dict(back)) for c in conditions if t.leaves(c) <= passed)
     return {c for c in found if c.op != "const" and t.leaves(c) <= formals}
 
 
