@@ -35,7 +35,7 @@ from cudalint.facts.queried import numbers
 from cudalint.facts.search import tried
 from cudalint.facts.state import Exits, Frame
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
-from cudalint.facts.witness import refutations
+from cudalint.facts.witness import refutations, spoken
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I32, I64, U32, Array, Float, Int, Ptr, Type
 from cudalint.lazy import pattern
@@ -76,6 +76,7 @@ def forget() -> None:
     lambdas.clear()
     numbers.clear()
     refutations.clear()
+    spoken.clear()
     tried[0] = 0
     t.reset()
 

@@ -190,7 +190,14 @@ def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | Non
         for _, leaves in asked:
             if leaf in leaves:
                 reached += sorted(leaves.difference(reached), key=lambda x: x.key)
-    known = {*(int(c) for c in constants(c for c, _ in asked)), *env.values()}
+    if len(reached) == len(env):
+        return env
+    if not instantiated(env):
+        return None
+    told = tuple([c for c, _ in asked])
+    if told not in spoken:
+        spoken[told] = {int(c) for c in constants(told)}
+    known = spoken[told].union(env.values())
     steps = []
     for leaf in reached[len(env) :]:
         fixed = 4 if leaf.data.kind == "sizeof" else assumed(leaf)
@@ -218,14 +225,15 @@ def chosen(
     """``env`` with one of its values for each atom of ``steps``, so that the conditions on each hold, and ``last`` of
     them all.
 
-    Each try takes one from ``budget``, which raises StopIteration at its end."""
+    Each try takes one from ``budget``, which raises StopIteration at its end. Values of template parameters in ``env``
+    are those of an instance."""
     if not steps:
         return env if last(env) else None
     leaf, values, conditions = steps[0]
     for value in values:
         next(budget)
         more = {**env, leaf: value}
-        if instantiated(more) and all(allowed(c, more) for c in conditions):
+        if (len(instances(leaf)) < 2 or instantiated(more)) and all(allowed(c, more) for c in conditions):
             found = chosen(more, steps[1:], budget, last)
             if found is not None:
                 return found
@@ -251,6 +259,8 @@ def refuted(conditions: Iterable[Term], env: Assignment) -> bool:
 
 refutations: dict[tuple[object, ...], bool] = {}
 """Whether sizes refute a condition, for launch after launch of a dispatch, until the terms are forgotten."""
+spoken: dict[tuple[Term, ...], set[int]] = {}
+"""The constants in the conditions of launches, likewise."""
 
 
 def relevant(conditions: Iterable[Term], leaves: Iterable[Term]) -> list[Term]:
