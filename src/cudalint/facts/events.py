@@ -359,8 +359,8 @@ class Flow:
     """Everything the executor found in one function (and in what it inlined)."""
 
     __slots__ = (
-        "accesses", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons", "complete",
-        "constructors", "conversions", "definitions", "endings", "exhausted", "extents", "function", "handed", "kept",
+        "accesses", "answers", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons",
+        "complete", "constructors", "conversions", "definitions", "endings", "exhausted", "extents", "function", "handed", "kept",
         "launches", "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "steps",
         "template", "told", "untyped",
     )  # fmt: skip
@@ -408,6 +408,8 @@ class Flow:
         """The statements that were walked."""
         self.told: set[object] = set()
         """What a rule has said of the launches of a host function."""
+        self.answers: dict[object, object] = {}
+        """What was worked out for one of them and goes for others too."""
         self.complete = True
         """False when the walk ended early or passed over something: rules that need all of the function are silent."""
         self.exhausted = False

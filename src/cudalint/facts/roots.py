@@ -14,7 +14,7 @@ from cudalint.facts.passed import calls_all, fixes
 from cudalint.ir import nodes as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cudalint.facts.events import CallSite
     from cudalint.facts.model import Launch
@@ -66,13 +66,20 @@ def _shape(launch: Launch) -> tuple[object, ...]:
     shared = () if event.shared is None else (event.shared,)
     sizes = {x for term in (*(launch.grid or ()), *(launch.block or ()), *shared) for x in t.leaves(term)}
     sizes.update(x for term in launch.mapping.values() for x in t.leaves(term))
-    related: set[Term] = set()
+    related = concerning(launch, sizes)
+    return launch.kernel, launch.host, _path(launch), launch.grid, launch.block, event.shared, related
+
+
+def concerning(launch: Launch, sizes: Iterable[Term]) -> frozenset[Term]:
+    """What holds at a launch that speaks of some sizes, directly or through others."""
+    reached = set(sizes)
+    found: set[Term] = set()
     others = [(x, t.leaves(x)) for x in launch.conditions]
-    while more := [pair for pair in others if not pair[1].isdisjoint(sizes)]:
-        related.update(x for x, _ in more)
-        sizes.update(*(leaves for _, leaves in more))
-        others = [pair for pair in others if pair[0] not in related]
-    return launch.kernel, launch.host, _path(launch), launch.grid, launch.block, event.shared, frozenset(related)
+    while more := [pair for pair in others if not pair[1].isdisjoint(reached)]:
+        found.update(x for x, _ in more)
+        reached.update(*(leaves for _, leaves in more))
+        others = [pair for pair in others if pair[0] not in found]
+    return frozenset(found)
 
 
 def _group(group: list[Launch], walked: set[tuple[str, int]]) -> list[Launch]:

@@ -11,6 +11,7 @@ from cudalint.facts.calls import ROUNDING
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BID
 from cudalint.facts.model import condition_ranges
+from cudalint.facts.roots import concerning
 from cudalint.facts.terms import Term
 from cudalint.findings import Witness
 from cudalint.ir import nodes as ir
@@ -63,8 +64,25 @@ def _empty(launch: Launch, blocks: Term) -> w.Assignment | None:
     """Sizes at which a grid dimension is 0: sizes above 0 first, since those are an error."""
     key = ("empty", blocks)
     if key not in launch.answers:
-        launch.answers[key] = _emptied(launch, blocks)
+        # Dispatches write one launch hundreds of times, under conditions that do not concern its grid.
+        asked, known = _asked(launch, blocks), launch.flow.answers
+        if asked not in known:
+            known[asked] = _emptied(launch, blocks)
+        launch.answers[key] = known[asked]
     return launch.answers[key]  # type: ignore[return-value]  # put there above
+
+
+def _asked(launch: Launch, blocks: Term) -> object:
+    """All that :func:`_emptied` looks at."""
+    tests: dict[Access, list[object]] = {}
+    terms = [*(launch.grid or ()), *(launch.block or ())]
+    for item in _coordinates(launch):
+        limit = launch.at_launch(from_poly(item.limit, I64))
+        terms.append(limit)
+        for access in item.accesses:
+            tests.setdefault(access, []).append((limit, item.inclusive, item.axes, item.ids))
+    grouped = frozenset(map(tuple, tests.values()))
+    return "empty", blocks, launch.grid, launch.block, grouped, concerning(launch, search.leaves_of(terms))
 
 
 def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
