@@ -65,12 +65,12 @@ _Item = Any
 
 
 class _Body:
-    """A loop with what happens in it."""
+    """A loop with what happens in it; ``touches`` is false where that is no access."""
 
-    __slots__ = ("items", "loop", "sync")
+    __slots__ = ("items", "loop", "sync", "touches")
 
     def __init__(self, loop: Loop) -> None:
-        self.loop, self.sync = loop, False
+        self.loop, self.sync, self.touches = loop, False, False
         self.items: list[_Item] = []
 
 
@@ -689,8 +689,9 @@ class Replay:
         outer, self.memo = self.memo, {}
         before = self.passes
         post = isinstance(loop.node, While) and loop.node.post
-        ended = False
-        for number in range(_PASSES):
+        # What only orders threads does so in one pass as in many.
+        ended = not body.touches and loop not in self.exits
+        for number in range(1 if ended else _PASSES):
             if not post:
                 self.test(loop, running)
             if not any(running) or self.budget < 0:

@@ -13,6 +13,7 @@ from cudalint.facts.ids import BID, GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_YZ_MAX
 from cudalint.facts.reach import Reach
+from cudalint.facts.roots import concerning
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import F32, F64, I32, U32, Float, Int
@@ -78,15 +79,27 @@ def ceilings(launch: Launch, type_: Int) -> Iterator[Draft]:
                 continue
             place = width.origin(launch.flow, item, launch.event)
             if place is not None and (known := _told(launch, place, type_)) not in launch.flow.told:
+                asked = "sum", item, place, number, *_asked(launch, item)
+                if asked in launch.flow.answers:
+                    continue  # another launch of a dispatch, in which the sum does not overflow either
                 what = (
                     f"the count that sizes the grid on {counts[item]}"
                     if item in counts
                     else f"a count that the grid on {axis} is computed from"
                 )
                 draft = _sum_draft(launch, what, item, place, reach, number)
-                if draft is not None:
+                if draft is None:
+                    launch.flow.answers[asked] = None
+                else:
                     launch.flow.told.add(known)
                     yield draft
+
+
+def _asked(launch: Launch, division: Term) -> tuple[object, ...]:
+    """All of a launch that it hangs on whether a division of its grid goes wrong."""
+    sizes = search.leaves_of([division, *(launch.grid or ()), *(launch.block or ())])
+    strides = launch.kernel is not None and tuple(map(launch.kernel.layout.strides, "xyz"))
+    return launch.grid, launch.block, strides, concerning(launch, sizes)
 
 
 def _told(launch: Launch, place: Operation, type_: Int) -> object:
