@@ -361,8 +361,8 @@ class Flow:
     __slots__ = (
         "accesses", "answers", "asserted", "barriers", "bodies", "callees", "calls", "collectives", "comparisons",
         "complete", "constructors", "conversions", "definitions", "endings", "exhausted", "extents", "function",
-        "handed", "kept", "launches", "loops", "members", "objects", "opaques", "operations", "params", "returns", "roundings", "steps",
-        "template", "told", "untyped",
+        "handed", "kept", "launches", "loops", "members", "objects", "opaques", "operations", "params", "returns",
+        "roundings", "steps", "template", "told", "untyped",
     )  # fmt: skip
 
     def __init__(self, function: Function) -> None:

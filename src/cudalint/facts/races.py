@@ -123,8 +123,10 @@ def scopes(flow: Flow, wanted: Iterable[Access]) -> list[_Item]:
         while open_ and open_[-1].loop.last < event.seq:
             open_.pop()
         (open_[-1].items if open_ else top).append(event)
-        if not isinstance(event, Access):
-            for body in open_:
+        for body in open_:
+            if isinstance(event, Access):
+                body.touches = True
+            else:
                 # A `return` of what the loop calls ends nothing that outlives the loop.
                 body.sync |= not (isinstance(event, ReturnEvent) and len(event.stack) > len(body.loop.stack))
     return top
