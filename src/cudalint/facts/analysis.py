@@ -41,7 +41,7 @@ MAX_HOSTS = 500
 """Host functions walked for one file: dispatch tables written by macros may have thousands, all alike."""
 _MAX_BINDINGS = 6
 """Instances of one template that are judged; more add nothing but time."""
-_MAX_WALKED = 20_000
+_MAX_WALKED = 12_000
 """Statements of all instances of one template together: those after them are judged as the template itself is."""
 _MOST_STEPS, _BYTES_A_STEP = 40_000, 2
 """Statements of all device functions of one file together, with what they call, and the further text that allows one

@@ -13,6 +13,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX, THREADS_MAX
+from cudalint.facts.roots import concerning
 from cudalint.ir.nodes import Index, Ref
 from cudalint.ir.types import Float, Int
 from cudalint.lazy import NamedTuple
@@ -231,7 +232,11 @@ def _split(kernel: Kernel, cond: Term, scope: str, given: Sequence[Term]) -> Spl
     shown = [x for x in kernel.launches if x.grid is not None and x.block is not None]
     common = [x for x in map(over_passes, given) if x.op != "const" and not t.leaves(x) & data]
     # Launches that are alike, as a dispatch over types has them, are one to the condition.
-    alike = {(x.grid, x.block, x.at_launch(cond), *map(x.at_launch, common), *x.conditions): x for x in shown}
+    alike: dict[object, Launch] = {}
+    for launch in shown:
+        terms = [launch.at_launch(x) for x in (cond, *common)]
+        sizes = search.leaves_of([*terms, *(launch.grid or ()), *(launch.block or ())])
+        alike.setdefault((launch.grid, launch.block, *terms, concerning(launch, sizes)), launch)
     for launch in alike.values():
         found = _split_at(launch, cond, data, scope, common)
         if found is not None:
