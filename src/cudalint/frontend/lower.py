@@ -538,7 +538,7 @@ def _named(decl: FunctionDecl) -> list[list[str]]:
         # A pattern that begins with a literal is searched for much faster than one that begins with a word's border.
         found = re.finditer(rf"{re.escape(in_bytes(name))}\s*<(?!<)", source)
         syntax.named = [
-            _arguments(source, x.end()) for x in found if not source[x.start() - 1 : x.start()].isidentifier()
+            template_arguments(source, x.end()) for x in found if not source[x.start() - 1 : x.start()].isidentifier()
         ]
     return syntax.named
 
@@ -580,7 +580,7 @@ def _literal(text: str, decl: FunctionDecl) -> tuple[int, ...]:
     return (value.value,) if isinstance(value, Const) and isinstance(value.value, int) else ()
 
 
-def _arguments(source: str, start: int) -> list[str]:
+def template_arguments(source: str, start: int) -> list[str]:
     """The template arguments from ``start`` to the bracket that closes them; none where none does."""
     found, depth, last = [], 0, start
     for match in _BRACKETS.finditer(source, start, start + _LONGEST):

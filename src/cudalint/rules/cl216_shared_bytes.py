@@ -13,8 +13,9 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
+from cudalint.frontend.lower import template_arguments
 from cudalint.ir import nodes as ir
-from cudalint.ir.types import I64, Float, Int
+from cudalint.ir.types import I64, Float, Int, Type
 from cudalint.lazy import NamedTuple, pattern
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft, EditDraft, FixDraft
@@ -414,27 +415,53 @@ def _dimensions(parts: tuple[Term, Term, Term] | None) -> Triple | None:
 
 def _opted_in(launch: Launch) -> bool:
     """Whether something may have raised the limit for this kernel: a call that is given it, in the host function or in
-    the files in sight. A call whose kernel is not named there may mean this one."""
-    name = launch.event.node.kernel.rsplit("::", 1)[-1]
+    the files in sight. A call whose kernel is not named there may mean this one; one that is given another instance of
+    its template does not."""
+    event = launch.event
+    name = event.node.kernel.rsplit("::", 1)[-1]
     target = launch.kernel.decl if launch.kernel is not None else None
-    for call in launch.flow.calls:
-        if any(isinstance(x, Designator) and (x.decl is target or x.decl.name == name) for x in call.args):
+    own = event.kernel.targs if event.kernel is not None else event.node.targs
+    for x in (x for call in launch.flow.calls for x in call.args if isinstance(x, Designator)):
+        same = x.decl is target or x.decl.name == name
+        if same and not _are_others(list(map(_number, x.targs)), list(map(_number, own))):
             return True
-    files = {launch.event.fn.file, launch.flow.function.file}
+    files = {event.fn.file, launch.flow.function.file}
     if target is not None:
         files.add(target.file)
-    return any(_raises(file, name) for file in files)
+    return any(_raises(file, name, list(map(_number, own))) for file in files)
 
 
-def _raises(file: SourceFile, name: str) -> bool:
+def _number(given: Type | ir.Expr) -> int | None:
+    """A template argument that is a plain number, or true or false."""
+    return given.value if isinstance(given, ir.Const) and isinstance(given.value, int) else None
+
+
+def _are_others(given: list[int | None], own: list[int | None]) -> bool:
+    """Whether two instances of a template surely are not the same: one argument is another number."""
+    return any(a is not None and b is not None and a != b for a, b in zip(given, own))
+
+
+def _raises(file: SourceFile, name: str, own: list[int | None]) -> bool:
     text = file.text
     for match in _OPT_IN.finditer(text):
-        first = text[match.end() : text.find(b";", match.end())].split(b",", 1)[0]
-        words = {x.decode() for x in _WORD.findall(first)}
+        call = text[match.end() : text.find(b";", match.end())]
+        named = re.match(rb"[\s(&]*(?:\w+::)*%s\s*<" % name.encode(), call)
+        given = template_arguments(call.decode("utf-8", "replace"), named.end()) if named else []
+        if _are_others(list(map(_literal, given)), own):
+            continue
+        words = {x.decode() for x in _WORD.findall(call.split(b",", 1)[0])}
         others = [f for w in words for f in file.declarations.functions_by_name.get(w, ()) if f.kind == "kernel"]
         if name in words or not others:
             return True
     return False
+
+
+def _literal(text: str) -> int | None:
+    """The value of a number, or of true or false, as written."""
+    text = text.strip(" \t\r\n()")
+    if text in ("true", "false"):
+        return int(text == "true")
+    return int(text) if text.isdigit() else None
 
 
 # --- the experiment -----------------------------------------------------------------------------
