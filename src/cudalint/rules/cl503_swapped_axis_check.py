@@ -121,13 +121,13 @@ def _place(kernel: Kernel, swap: Swap) -> Comparison | None:
 
 class _Case(NamedTuple):
     """Sizes with ``own`` > ``other``: ``lost`` is the first element that no thread handles, ``beyond`` the first of a
-    row that is not there."""
+    row that is not there, None where no thread comes so far."""
 
     sizes: dict[str, int]
     own: int
     other: int
     lost: int
-    beyond: int
+    beyond: int | None
     launch: Launch | None
 
 
@@ -154,18 +154,29 @@ def _sizes(swap: Swap, launch: Launch | None) -> _Case | None:
         return None
     known = [launch.known_block(a) or 16 for a in "xy"] if launch is not None else [16]
     tries = sorted({2, *(k * v for v in known for k in (1, 2))})
-    for times in (2, None):
+    for times, overrun in ((2, True), (None, True), (2, False), (None, False)):
 
-        def goal(env: w.Assignment, times: int | None = times) -> bool:
+        def goal(env: w.Assignment, times: int | None = times, overrun: bool = overrun) -> bool:
             n, m = int(t.evaluate(own, env)), int(t.evaluate(other, env))
-            return m > 1 and (n == times * m if times is not None else n > m)
+            if not (n > m > 1 if times is None else n == times * m > times):
+                return False
+            return not overrun or _comes_to(launch, env, swap.slow.place, m)
 
         values = {x: tries for x in leaves if w.assumed(x) is None}
         env = w.solve(goal, leaves, given=launch.conditions if launch is not None else (), values=values)
         if env is not None:
             n, m, inner, outer = (int(t.evaluate(x, env)) for x in parts)
-            return _Case(search.sizes_of(env), n, m, m * inner, m * outer, launch)
+            return _Case(search.sizes_of(env), n, m, m * inner, m * outer if overrun else None, launch)
     return None
+
+
+def _comes_to(launch: Launch | None, env: w.Assignment, place: Poly, number: int) -> bool:
+    """Whether a launch has a thread that comes to a row; true where that cannot be told."""
+    case = kernels.case(launch, env) if launch is not None else None
+    try:
+        return case is None or case.peak(place) >= number
+    except t.Undefined:
+        return True
 
 
 def _draft(kernel: Kernel, swap: Swap, place: Comparison, found: _Case) -> Draft:
@@ -174,17 +185,20 @@ def _draft(kernel: Kernel, swap: Swap, place: Comparison, found: _Case) -> Draft
     names = launches.told(found.sizes)
     at = f"at {names} " if names else ""
     where = access.fn.file, access.node.start, access.node.end, f"the address: rows of {row} elements"
+    values: dict[str, int | str] = {"first element without a thread": found.lost}
+    beyond = ""
+    if found.beyond is not None:
+        values["first element of a row that is not there"] = found.beyond
+        beyond = f", and rows from {digits(other)} on, which are not there, have threads"
     launched = (launches.launched(found.launch),) if found.launch is not None else support.launched_at(kernel, 1)
     return Draft(
         "CL503", place.fn, place.fn.file, place.node.start, place.node.end,
         f"`{support.text(place.fn, place.node)}` tests a coordinate against another's size: rows are {row} long, and "
         f"it is the row's number that is tested against {row}: {at}elements {digits(other)} to {digits(own - 1)} of "
-        f"each row have no thread, and rows from {digits(other)} on, which are not there, have threads",
+        f"each row have no thread{beyond}",
         f"swap the sizes: the coordinate within a row against {row}, the row's number against {size}",
         Witness(
-            found.sizes, None, None, None,
-            {"first element without a thread": found.lost, "first element of a row that is not there": found.beyond},
-        ),
+            found.sizes, None, None, None, values),
         (where, *support.calls(place), *launched),
         fix=_swapped(kernel, swap, place),
     )  # fmt: skip
