@@ -297,13 +297,14 @@ class Case:
     ``grid`` and ``block`` are (x, y, z). ``empty`` is an axis with no block or no thread, None otherwise.
     """
 
-    __slots__ = ("_common", "block", "empty", "grid", "host", "launch", "values")
+    __slots__ = ("_common", "_own", "block", "empty", "grid", "host", "launch", "values")
 
     def __init__(
         self, launch: Launch, host: Mapping[Term, int], grid: tuple[int, int, int], block: tuple[int, int, int]
     ) -> None:
         self.launch, self.host, self.grid, self.block = launch, host, grid, block
         self._common: tuple[int, dict[Term, int]] = 0, {}
+        self._own = False
         dimensions = (*grid, *block)
         self.values = dict(zip(_COORDINATES, (*dimensions, *[x - 1 if x > 0 else 0 for x in dimensions])))
         self.empty = None
@@ -318,7 +319,7 @@ class Case:
         if self._common[0] != len(self.values):
             common = {x: v for x, v in self.values.items() if x.op == "atom" and x.data.kind != "count"}
             self._common = len(self.values), common
-        result._common = 0, {}
+        result._common, result._own = (0, {}), True
         result.values = dict(self._common[1])
         for i, axis in enumerate(AXES):
             result.values[BID[axis]], result.values[TID[axis]] = block[i], thread[i]
@@ -405,12 +406,12 @@ class Case:
         return found
 
     def passes(self, loop: Loop) -> int:
-        """The number of the last pass."""
+        """The number of the last pass; of a loop in which threads make more or fewer passes only one thread's."""
         found = trips(loop)
         if found is None:
             raise t.Undefined
         distance, step = found
-        if any(varies(x) for x in t.atoms_of(distance)) or any(varies(x) for x in t.atoms_of(step)):
+        if not self._own and any(varies(x) for p in found for x in t.atoms_of(p)):
             raise t.Undefined
         by = self.number(step)
         if by < 1:

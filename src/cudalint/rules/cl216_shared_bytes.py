@@ -141,6 +141,12 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
 
     tries = search.edges(launch, [passed, *launch.grid, *launch.block])
     env = search.smallest(lambda e: outside(e) is not None, leaves, launch, tries, block_leaves=inner)
+    if env is None and scans > _SCANS and not inner:
+        # Of a tile of several axes the thread that gets furthest is there only where all sizes are a block's.
+        env = {x: w.assumed(x) or _LARGE for x in leaves}
+        scans = 0
+        if not all(w.allowed(c, env) for c in launch.conditions):
+            return None
     found = outside(env) if env is not None else None
     if env is None or found is None:
         return None
