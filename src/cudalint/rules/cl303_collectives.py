@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import grids, search
 from cudalint.facts import terms as t
+from cudalint.facts import witness as w
 from cudalint.facts.events import chain
 from cudalint.facts.ids import BID
 from cudalint.facts.kernels import ids_of
@@ -80,6 +81,8 @@ def _fault(kernel: Kernel, event: Collective) -> _Fault | None:
     if conditions is None:
         return None
     mask = event.mask if event.mask is None else support.first_pass(event.mask)
+    if mask is not None and any(w.unseen(x) or search.is_computed(x) for x in t.leaves(mask)):
+        return None  # made of a constant, or by a function, that nobody here can see
     partial = any(_partial(launch) for launch in kernel.launches)
     if not conditions and not partial and (mask is None or (mask.op == "const" and mask.data & _ALL == _ALL)):
         return None
@@ -184,7 +187,7 @@ def _in_warp(
     here = [at for at, guard in enumerate(missed) if guard is None]
     if any(guard is not None and guard.term is _UNTOLD for guard in missed):
         return None
-    drawn = next((c for c in conditions if c.drawn), None)
+    drawn = next((c for c in conditions if c.drawn and _draws_apart(c.term, envs)), None)
     if drawn is not None and here:
         # Data decides: one of those that may come does, the others do not.
         missed = [guard if guard is not None or at == here[0] else drawn for at, guard in enumerate(missed)]
@@ -212,6 +215,16 @@ def _in_warp(
 
 
 _UNTOLD = t.make("untold", None)
+
+
+def _draws_apart(term: Term, envs: list[dict[Term, int]]) -> bool:
+    """Whether what is loaded for a condition may differ between lanes: those that load one element see one value."""
+    loads = [x for x in t.leaves(term) if x.data.kind == "load"]
+    for index in (i for load in loads for i in load.data.inputs):
+        there = {value(index, env) for env in envs}
+        if None in there or len(there) > 1:
+            return True
+    return not loads
 
 
 def _missed(conditions: list[_Condition], env: dict[Term, int]) -> _Condition | None:
