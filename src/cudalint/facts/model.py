@@ -169,12 +169,13 @@ class Launch:
     """One launch as executed in a host function, linked to its kernel where that can be seen.
 
     ``grid`` and ``block`` are (x, y, z) as terms over the host function's sizes, None where not
-    visible. ``mapping`` takes the kernel's atoms (parameters, ``blockDim``, ``gridDim``) to host terms.
+    visible; ``shared`` are the bytes of dynamic shared memory. ``mapping`` takes the kernel's atoms
+    (parameters, ``blockDim``, ``gridDim``) to host terms.
     """
 
     __slots__ = (
         "_conditions", "_mapping", "answers", "block", "blocks", "callers", "config", "event", "flow", "grid", "kernel",
-        "own",
+        "own", "shared",
     )  # fmt: skip
 
     def __init__(self, event: LaunchEvent, flow: Flow, kernel: Kernel | None, config: Config) -> None:
@@ -183,6 +184,7 @@ class Launch:
         if kernel is not None and event.fn.file is not kernel.decl.file:
             chosen.update(_named(event, kernel.decl))
         self.grid, self.block = _where(event.grid, chosen), _where(event.block, chosen)
+        self.shared = t.substitute(event.shared, chosen) if event.shared is not None and chosen else event.shared
         self._mapping: dict[Term, Term] | None = None
         self._conditions: list[Term] | None = None
         self.callers: list[Caller] = []

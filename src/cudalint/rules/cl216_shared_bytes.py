@@ -80,10 +80,10 @@ def check(launch: Launch) -> Iterator[Draft]:
 
 def _passed(launch: Launch) -> Term | None:
     """The bytes of dynamic shared memory that the launch asks for; None where that cannot be seen."""
-    if launch.event.shared is None:
+    if launch.shared is None:
         # What a configuration object holds may have been put there elsewhere.
         return None if launch.event.node.form.startswith("cudaLaunchKernelEx") else t.const(0, I64)
-    return launch.event.shared
+    return launch.shared
 
 
 def _dynamic(launch: Launch) -> list[Access]:
@@ -111,7 +111,8 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
         return None
     if p is not None and _fits(launch, p, access.width, size, passed):
         return None
-    needed = _made_of(launch, p or {})
+    begins = _begins(p or {})
+    needed = _made_of(launch, p or {}, begins)
     if any(t.leaves(x) for x in launch.block) and not {*TID.values(), *BDIM.values()}.isdisjoint(_leaves(p or {})):
         needed |= search.leaves_of(launch.block)
     if not nothing and needed != t.leaves(passed):
@@ -128,6 +129,7 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
         case = kernels.case(launch, env)
         if case is None or not case.possible or (inner and not _usual(case)):
             return None
+        case.values.update(begins)
         have = int(t.evaluate(passed, env))
         scans += one_by_one
         found = _furthest(case, access, p) if p is not None and scans <= _SCANS else None
@@ -185,15 +187,22 @@ def _leaves(p: Poly) -> set[Term]:
     return {x for item in t.atoms_of(p) for x in t.leaves(item)}
 
 
-def _made_of(launch: Launch, p: Poly) -> set[Term]:
+def _begins(p: Poly) -> dict[Term, int]:
+    """The first values of the counters in an address whose loops have no number of passes, as those that halve."""
+    loops = [x for x in _leaves(p) if x.data.kind == "loop" and x.data.data is not None]
+    first = {x: x.data.data.init for x in loops}
+    return {x: int(init.data) for x, init in first.items() if init is not None and init.op == "const"}
+
+
+def _made_of(launch: Launch, p: Poly, begins: dict[Term, int]) -> set[Term]:
     """The sizes of the host that an address is made of."""
-    ids = {*TID.values(), *BDIM.values()}
+    known = {*TID.values(), *BDIM.values(), *begins}
     found: set[Term] = set()
-    for item in _leaves(p) - ids:
+    for item in _leaves(p) - known:
         if item.data.kind == "count":
             trips = kernels.trips(item.data.data)
             for part in trips or ():
-                found |= _made_of(launch, part) if item not in _leaves(part) else set()
+                found |= _made_of(launch, part, begins) if item not in _leaves(part) else set()
         else:
             found |= t.leaves(launch.at_launch(item))
     return found
@@ -273,6 +282,8 @@ def _gets_there(case: Case, access: Access, *, data: bool = False, anyone: bool 
             except t.Undefined:
                 if not data:
                     return False
+            if found is None and not anyone and case.truth(guard.term) is False:
+                return False
             continue
         for term in conjuncts_of(guard.term):
             if anyone and any(x.data.kind not in _OF_BLOCK for x in t.leaves(term)):
