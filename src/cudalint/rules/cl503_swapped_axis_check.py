@@ -121,13 +121,15 @@ def _place(kernel: Kernel, swap: Swap) -> Comparison | None:
 
 class _Case(NamedTuple):
     """Sizes with ``own`` > ``other``: ``lost`` is the first element that no thread handles, ``beyond`` the first of a
-    row that is not there, None where no thread comes so far."""
+    row that is not there, None where no thread comes so far. ``covers`` tells whether the launch has threads for whole
+    rows: if not, it is the address that has its coordinates the wrong way round."""
 
     sizes: dict[str, int]
     own: int
     other: int
     lost: int
     beyond: int | None
+    covers: bool
     launch: Launch | None
 
 
@@ -166,7 +168,8 @@ def _sizes(swap: Swap, launch: Launch | None) -> _Case | None:
         env = w.solve(goal, leaves, given=launch.conditions if launch is not None else (), values=values)
         if env is not None:
             n, m, inner, outer = (int(t.evaluate(x, env)) for x in parts)
-            return _Case(search.sizes_of(env), n, m, m * inner, m * outer if overrun else None, launch)
+            covers = _comes_to(launch, env, swap.fast.place, n - 1)
+            return _Case(search.sizes_of(env), n, m, m * inner, m * outer if overrun else None, covers, launch)
     return None
 
 
@@ -196,11 +199,13 @@ def _draft(kernel: Kernel, swap: Swap, place: Comparison, found: _Case) -> Draft
         f"`{support.text(place.fn, place.node)}` tests a coordinate against another's size: rows are {row} long, and "
         f"it is the row's number that is tested against {row}: {at}elements {digits(other)} to {digits(own - 1)} of "
         f"each row have no thread{beyond}",
-        f"swap the sizes: the coordinate within a row against {row}, the row's number against {size}",
+        f"swap the sizes: the coordinate within a row against {row}, the row's number against {size}"
+        if found.covers
+        else "swap the coordinates in the address: the launch has no threads for whole rows as it is",
         Witness(
             found.sizes, None, None, None, values),
         (where, *support.calls(place), *launched),
-        fix=_swapped(kernel, swap, place),
+        fix=_swapped(kernel, swap, place) if found.covers else None,
     )  # fmt: skip
 
 
