@@ -624,3 +624,17 @@ def test_a_key_of_too_many_parts(cudalint, write, text):
         write("cudalint.toml", text.format(".".join([part] * 100_000)))
         done = cudalint("check", "fault.cu")
         assert (done.returncode, done.stderr) == (2, "cudalint: cudalint.toml: a key has too many parts\n")
+
+
+def test_a_number_of_thousands_of_digits_costs_no_other_finding(cudalint, write):
+    write("given.cu", f"// cudalint: confirm(n={'9' * 5000})\n__global__ void k(int n) {{}}\n")
+    write("other.cu", FAULTY)
+    done = cudalint("check", ".", "--output-format", "concise")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "other.cu:" in done.stdout and "given.cu:1:1: warning CL002" in done.stdout
+    assert cudalint("confirm", "--sizes", "9" * 5000, ".").stderr.count("\n") == 1
+
+
+def test_a_line_end_in_a_name_is_written_out(cudalint):
+    done = cudalint("check", "a\nb.cu")
+    assert (done.returncode, done.stderr) == (2, "cudalint: a\\nb.cu: No such file or directory\n")

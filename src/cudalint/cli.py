@@ -10,7 +10,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cudalint import __version__
-from cudalint.errors import UsageError
+from cudalint.errors import UsageError, say
 from cudalint.report import FORMATS, Report, render, visible
 
 if TYPE_CHECKING:
@@ -202,12 +202,12 @@ def _name(text: str) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal()
+    return text.isascii() and text.isdecimal() and len(text) < 20
 
 
 def _jobs(text: str) -> int:
     if not _is_number(text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of processes")
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' is no number of processes")
     return int(text)
 
 
@@ -230,7 +230,7 @@ def _seconds(text: str) -> float:
 def _numbers(text: str) -> tuple[int, ...]:
     words = [word.strip() for word in text.split(",")] if "," in text else text.split()
     if not words or not all(map(_is_number, words)):
-        raise argparse.ArgumentTypeError(f"'{text}' are no sizes")
+        raise argparse.ArgumentTypeError(f"'{text[:40]}' are no sizes")
     return tuple(int(word) for word in words)
 
 
@@ -266,13 +266,17 @@ def _reader() -> Iterator[None]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     try:
-        if sys.stdout is None:
-            return 2  # closed by who called: there is nobody to tell
         if sys.stderr is None:
             sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # as long as the process runs
+        if sys.stdout is None:
+            raise UsageError("stdout is closed: there is nowhere to report to")
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # both are text files
         options = _arguments(arguments)
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            raise UsageError("the working directory is gone: change to one that is there") from None
         commands = {
             "check": _check,
             "confirm": _confirm,
@@ -288,7 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.freeze()  # the process ends: a last search for cycles among all that was loaded would take 10 ms
         return code
     except UsageError as error:
-        print(f"cudalint: {error}", file=sys.stderr)
+        say(error)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -336,7 +340,7 @@ def _check(options: argparse.Namespace) -> int:
     )  # fmt: skip
     result = check(options.paths or ["."], run)
     for problem in result.problems:
-        print(f"cudalint: {problem}", file=sys.stderr)
+        say(problem)
     if not result.files and not result.unread and not result.problems:
         where = " ".join(options.paths) or "."
         left_out = f" ({result.excluded} left out by 'exclude')" if result.excluded else ""
@@ -368,7 +372,7 @@ def _check(options: argparse.Namespace) -> int:
             if failed:
                 repaired = fix.unwritten(repaired, result, again, failed)
             for problem in failed.values():
-                print(f"cudalint: {problem}", file=sys.stderr)
+                say(problem)
                 repaired.result.problems.append(problem)
         result = repaired.result
         _tell(repaired, "repaired")

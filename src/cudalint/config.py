@@ -148,6 +148,8 @@ def _configures(path: str, base: str) -> bool:
 def read(path: str, base: str, *, required: bool = False) -> Config | None:
     """The configuration in a file, or None if there is none in it; UsageError if it is wrong."""
     refuse_endless(path, _shown(path))
+    if not required and os.path.isdir(path):
+        raise UsageError(f"{_shown(path)}: is no ordinary file")
     try:
         with open(path, "rb") as file:
             data = file.read()

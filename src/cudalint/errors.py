@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ class UsageError(Exception):
 
 class Stopped(BaseException):
     """The work is to end, wherever it is. No fault: what guards against faults lets it through."""
+
+
+def say(problem: object) -> None:
+    """One line about a problem on stderr; line ends in names are written out."""
+    print("cudalint:", str(problem).replace("\n", "\\n"), file=sys.stderr)
 
 
 def refuse_endless(path: str, shown: str | None = None) -> None:

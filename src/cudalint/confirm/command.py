@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from cudalint.confirm.runner import Limits, Proof, confirm, trial_of
-from cudalint.errors import UsageError, closest
+from cudalint.errors import UsageError, closest, say
 
 if TYPE_CHECKING:
     import argparse
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     line = Layer("the command line", select, tuple(options.extend_select), tuple(options.ignore))
     result = check(options.paths or ["."], Options(line, options.config, options.isolated))
     for problem in result.problems:
-        print(f"cudalint: {problem}", file=sys.stderr)
+        say(problem)
     if not result.files and not result.problems:
         print(f"cudalint: no CUDA file to check in {' '.join(options.paths) or '.'}", file=sys.stderr)
     result, proofs = proved(result, limits)
@@ -203,7 +203,7 @@ def _as(options: argparse.Namespace, code: str, limits: Limits) -> int:
     configs = Configs(Layer("the command line"), config=options.config, isolated=options.isolated)
     targets, problems, _ = walk(options.paths or ["."], configs, force_exclude=False)
     for problem in problems:
-        print(f"cudalint: {problem}", file=sys.stderr)
+        say(problem)
     worker = Worker({})
     targets = worker.turn_to({}, targets)
     relative = Report([], [], lambda path: b"", 0, os.getcwd()).relative

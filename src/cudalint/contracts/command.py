@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
+from cudalint.errors import say
 from cudalint.findings import digits
 from cudalint.lazy import NamedTuple
 from cudalint.report import visible
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         elif target.named:
             problems.append(f"{target.path}: {error}")
     for problem in problems:
-        print(f"cudalint: {problem}", file=sys.stderr)
+        say(problem)
     report = Report([], [], lambda path: b"", 0, os.getcwd())
     write_out(options, _json(found, report.relative) if options.output_format == "json" else _text(found, report))
     broken = any(each.holds is False for contract in found for launch in contract.launches for each in launch.kept)

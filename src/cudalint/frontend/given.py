@@ -28,6 +28,10 @@ class Given(NamedTuple):
     fault: str | None
 
 
+_DIGITS = 80
+"""Characters of the longest integer: 64 binary digits, and what is written around them."""
+
+
 def given(raw: bytes) -> list[Given]:
     """What a file's ``confirm(…)`` comments give, in order."""
     found: list[Given] = []
@@ -56,7 +60,7 @@ def _read(settings: bytes | None, raw: bytes) -> tuple[dict[str, int | float], s
         match = _SETTING.fullmatch(item)
         value = _number(match[2]) if match is not None else None
         if match is None or value is None:
-            return {}, f"'{item.strip()}' in 'cudalint: {WORD}' is no name with a number, {form}"
+            return {}, f"'{item.strip()[:_DIGITS]}' in 'cudalint: {WORD}' is no name with a number, {form}"
         name = match[1]
         if name == BLOCK and not (isinstance(value, int) and 1 <= value <= MOST_THREADS):
             return {}, f"no block has {match[2]} threads: 1 to {MOST_THREADS}"
@@ -67,8 +71,10 @@ def _read(settings: bytes | None, raw: bytes) -> tuple[dict[str, int | float], s
 
 
 def _number(text: str) -> int | float | None:
-    """A number as C++ writes it."""
+    """A number as C++ writes it; None for one that no type of C++ holds, too."""
     match = _INTEGER.fullmatch(text)
+    if match is not None and len(text) > _DIGITS:
+        return None
     if match is not None:
         digits = match[2]
         octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cudalint.frontend.builtins import CONSTANTS, HIP_SPECIALS, SPECIALS
 from cudalint.frontend.literals import character, number
-from cudalint.frontend.parse import DEPTH, descendants
+from cudalint.frontend.parse import DEPTH
 from cudalint.frontend.typing import FUNCTION, INSTANCES, Typer, arguments_of, class_of
 from cudalint.ir.nodes import (
     Const,
@@ -130,18 +130,22 @@ class Names(Typer):
         """The variables that the text of ``node`` names, those it stores to, and whether it may hold a barrier."""
         reads: dict[Var, None] = {}
         writes: dict[Var, None] = {}
-        for inner in descendants(node):
+        stack = [(node, False)]
+        while stack:
+            inner, stored = stack.pop()
             kind = inner.type
             if kind == "identifier" or kind == "type_identifier":
                 found = self.names.get(self.text(inner))
                 if type(found) is Var:
                     reads[found] = None
+                    if stored and kind == "identifier":
+                        writes[found] = None
             elif kind in _STORES:
-                for leaf in descendants(inner.children[0] if kind[0] == "a" else inner):
-                    if leaf.type == "identifier":
-                        found = self.names.get(self.text(leaf))
-                        if type(found) is Var:
-                            writes[found] = None
+                # Of an assignment it is the target that is stored to.
+                all_ = stored or kind[0] != "a"
+                stack.extend((child, all_ or number == 0) for number, child in enumerate(inner.children))
+            else:
+                stack.extend((child, stored) for child in inner.children)
         return list(reads), list(writes), _BARRIER.search(self.text(node)) is not None
 
     # Names and literals.
@@ -198,6 +202,9 @@ class Names(Typer):
         constant = CONSTANTS.get(last)
         if constant is not None:
             return Const(0, 0, constant[0], constant[1], last)
+        lent = self.scope.constant(name)
+        if lent is not None:
+            return Const(0, 0, lent[0], lent[1], name)
         if "::" in name:
             # `x128::size`, where x128 names an instance of a template.
             outer = self.find_type(name.rpartition("::")[0])
