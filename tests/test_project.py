@@ -341,6 +341,25 @@ def test_what_is_taken_as_defined_changes_with_the_texts(tmp_path: Path) -> None
 # In memory
 
 
+def test_a_header_takes_from_its_includer_what_that_has_at_the_time(tmp_path: Path) -> None:
+    files = {"a.cu": 'int up(int n) { return n; }\n#define TILE 8\n#include "a.cuh"\n', "a.cuh": "int x = TILE;\n"}
+    project = Project(str(write(tmp_path, files)))
+    source, header = str(tmp_path / "a.cu"), str(tmp_path / "a.cuh")
+
+    def seen() -> tuple[int, object]:
+        scope = project.file(header).declarations.scope
+        found = scope.constant("TILE")
+        return len(scope.functions("up")), found and found[1]
+
+    assert seen() == (1, 8)
+    project.replace({source: b'#define TILE 16\n#include "a.cuh"\n'})
+    assert seen() == (0, 16)
+    project.replace({source: b"#define TILE 16\n"})
+    assert seen() == (0, None)
+    project.replace({})
+    assert seen() == (1, 8)
+
+
 def test_an_overlay_stands_for_the_disk(tmp_path: Path) -> None:
     write(tmp_path, {"a.cu": '#include "b.h"\n#include "new.h"\nN M\n', "b.h": "#define N 1\n", "run.cu": "int r;\n"})
     overlay = {str(tmp_path / "b.h"): b"#define N 2\n", str(tmp_path / "new.h"): b"#define M 3\n",

@@ -38,6 +38,8 @@ SOURCES = (
 _KERNEL = re.compile(rb"__global__\b[^;{}#]*?\b(?!__launch_bounds__|__cluster_dims__|__attribute__)([A-Za-z_]\w*)\s*\(")
 INCLUDE = pattern(rb"""#[ \t]*include(?:_next)?[ \t]*(["<])([^">\n]+)[">]""")
 _MAX_LINKS = 40
+_MAX_BESIDE = 16
+"""Files that a header may take a name from where it is included."""
 
 _STANDARD_NAMES = """
     algorithm any array atomic barrier bit bitset cassert cctype cerrno cfenv cfloat charconv chrono cinttypes ciso646
@@ -122,6 +124,9 @@ class Project(preprocess.Environment):
         self._defined: dict[str, frozenset[bytes]] = {}
         self._assumed: dict[str, Table] = {}
         self._kernels: dict[str, dict[str, list[str]]] = {}
+        self._beside: dict[str, list[str]] = {}
+        self._asked: dict[str, set[str]] = {}
+        """What headers were seen to leave to the files that include them."""
         self._cuda: dict[str, bool] = {}
 
     def holds(self, path: str) -> bool:
@@ -173,8 +178,10 @@ class Project(preprocess.Environment):
         if self._includers is None or self._paths is None:
             self._files.clear()
         else:
-            for path in changed.union(*map(self.including, changed)):
+            stale = changed | self._lacking(changed, old)
+            for path in stale.union(*map(self.including, stale)):
                 self._files.pop(path, None)
+        self._beside.clear()
         for path in [path for path in self._files if host_of(path) is not None or path in changed]:
             del self._files[path]  # the texts in other files see files that do not know of them
         self._kernels = {folder: kernels for folder, kernels in self._kernels.items() if not _inside_host(folder)}
@@ -203,6 +210,18 @@ class Project(preprocess.Environment):
                 _note_kernels(kernels, path, self.content(path))
         self._ask_again({path: old[path] if path in old else _on_disk(path) for path in changed_sources})
         return changed
+
+    def _lacking(self, changed: set[str], old: Mapping[str, bytes]) -> set[str]:
+        """The headers that may take something else from the files beside them than they did."""
+        found = set()
+        for path in changed if self._asked else ():
+            both = [texts[path] if path in texts else _on_disk(path) for texts in (old, self.overlay)]
+            if INCLUDE.findall(both[0]) != INCLUDE.findall(both[1]):
+                return set(self._asked)
+            for header, names in self._asked.items():
+                if path in self._beside.get(header, ()) and any(_lends(text, x) for text in both for x in names):
+                    found.add(header)
+        return found
 
     def _ask_again(self, before: Mapping[str, bytes]) -> None:
         """What is taken as defined depends on all files that include one another: on their directives, and on what is
@@ -461,6 +480,18 @@ class Project(preprocess.Environment):
                     stack.append(includer)
         return sorted(found)
 
+    def lending(self, path: str, name: str) -> list[str]:
+        """Of the files that are beside a header in its units (they include it, or are included there), those whose
+        text defines a function or a macro of this name. What many files include looks after itself."""
+        beside = self._beside.get(path)
+        if beside is None:
+            including = self.including(path)
+            found = self._reached(including) - self._reached([path]) if len(including) <= _MAX_BESIDE else ()
+            beside = self._beside[path] = sorted(found) if len(found) <= _MAX_BESIDE else []
+        if beside:
+            self._asked.setdefault(path, set()).add(name)
+        return [each for each in beside if _lends(self.file(each).raw, name)]
+
     def cuda_including(self, path: str) -> list[str]:
         """Of the files that include ``path``, those that are CUDA themselves, as :mod:`cudalint.walk` means it: no
         other one has a kernel."""
@@ -545,6 +576,14 @@ def _note_kernels(kernels: dict[str, list[str]], path: str, text: bytes) -> None
     if b"__global__" in text:
         for name in set(_KERNEL.findall(text)):
             kernels.setdefault(name.decode(), []).append(path)
+
+
+def _lends(text: bytes, name: str) -> bool:
+    word = name.encode()
+    if word not in text:
+        return False
+    word = re.escape(word)
+    return re.search(rb"\b%s\s*\([^;{}]*\)[\s\w]*\{|#[ \t]*define[ \t]+%s\b" % (word, word), text) is not None
 
 
 def _shared(path: str, folder: str) -> int:

@@ -82,6 +82,11 @@ class Environment:
         del path
         return []
 
+    def lending(self, path: str, name: str) -> list[str]:
+        """The files that ``path`` may take a function or a macro of this name from, where it is included."""
+        del path, name
+        return []
+
     def siblings(self, folder: str) -> list[str]:
         """The project's files in a folder."""
         del folder

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from cudalint.frontend.declare import Declarations, TypeDecl, ValueDecl
+from cudalint.frontend.literals import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cudalint.frontend.source import SourceFile
     from cudalint.ir.nodes import FunctionDecl
+    from cudalint.ir.types import Type
 
 _D = TypeVar("_D", TypeDecl, ValueDecl)
 
@@ -20,7 +22,8 @@ class Scope:
 
     ``prefix`` in every lookup is the namespace and class the name is used in (``ns::Cls``). The
     nearest enclosing scope wins, then using directives and declarations, then the only sensible
-    suffix (``detail::f`` for ``ns::detail::f`` used outside of ``ns``).
+    suffix (``detail::f`` for ``ns::detail::f`` used outside of ``ns``). A header may leave functions
+    and constants to the files that include it: they are looked for there where it has none itself.
     """
 
     __slots__ = ("_functions", "_types", "_values", "aliases", "closure", "file", "using_names", "usings")
@@ -98,6 +101,8 @@ class Scope:
         name = self.expand(name)
         last = name.rpartition("::")[2]
         found = [f for declarations in self.closure for f in declarations.functions_by_name.get(last, ())]
+        if not found and last == name:
+            found = self._lent(name)
         if not found:
             return []
         chosen: list[FunctionDecl] = []
@@ -113,6 +118,29 @@ class Scope:
                 best = max(ending, key=lambda f: _shared(f.qualname, prefix)).qualname
                 chosen = [f for f in ending if f.qualname == best]
         return sorted(chosen, key=lambda f: not f.has_body)
+
+    def _lent(self, name: str) -> list[FunctionDecl]:
+        """The overloads that the files have which include this one; none where they differ."""
+        each = []
+        for file in self._lenders(name):
+            found = [f for f in file.declarations.functions_by_name.get(name, ()) if f.has_body and not f.owner]
+            if found:
+                each.append(found)
+        texts = {tuple(f.file.text[f.start : f.end] for f in found) for found in each}
+        return each[0] if len(texts) == 1 else []
+
+    def constant(self, name: str) -> tuple[Type, int | float] | None:
+        """What a macro that the files have which include this one says, where that is a number and they agree."""
+        macros = [macro for file in self._lenders(name) if (macro := file.macros.get(name)) is not None]
+        said = {macro.body for macro in macros if macro.params is None and len(macro.tokens) == 1}
+        if len(said) != 1 or any(macro.body not in said for macro in macros):
+            return None
+        type_, value = number(said.pop().decode("utf-8", "replace"))
+        return (type_, value) if value is not None else None
+
+    def _lenders(self, name: str) -> list[SourceFile]:
+        env = self.file.env
+        return [file for path in env.lending(self.file.path, name) if (file := env.file(path)).error is None]
 
 
 def _shared(qualname: str, prefix: str) -> int:
