@@ -193,30 +193,40 @@ class Uniformity:
 
 
 def expand(p: Poly) -> Poly:
-    """``p`` with every induction variable written as ``init + pass * step``, outer loops included."""
+    """``p`` with every induction variable written as ``init + pass * step``, outer loops included, and quotients of
+    what is a multiple of the divisor then as such: ``y / 2`` where ``y`` begins at an even number and goes in even
+    steps."""
     for _ in range(_MAX_ROUNDS):
-        target = None
+        target, by = None, None
         for monomial in p:
             for item in monomial:
-                if item.op == "atom" and item.data.kind == "loop":
-                    info = item.data.data
-                    if info.step is not None and info.init is not None:
-                        target = item
-                        break
+                by = _written_out(item)
+                if by is not None:
+                    target = item
+                    break
             if target is not None:
                 break
-        if target is None:
+        if target is None or by is None:
             return p
-        info = target.data.data
-        passes = t.multiply({(info.loop.counter,): 1}, t.poly(info.step))
-        if passes is None:
-            return p
-        replacement = t.add(t.poly(info.init), passes)
-        replaced = replace(p, target, replacement)
+        replaced = replace(p, target, by)
         if replaced is None:
             return p
         p = replaced
     return p
+
+
+def _written_out(item: Term) -> Poly | None:
+    """What an atom is over the passes of loops; None where it is nothing else."""
+    if item.op == "atom" and item.data.kind == "loop":
+        info = item.data.data
+        if info.step is not None and info.init is not None:
+            passes = t.multiply({(info.loop.counter,): 1}, t.poly(info.step))
+            return t.add(t.poly(info.init), passes) if passes is not None else None
+    elif item.op == "div" and item.args[1].op == "const" and isinstance(item.args[1].data, int):
+        divisor, dividend = item.args[1].data, expand(t.poly(item.args[0]))
+        if divisor > 1 and dividend and all(c % divisor == 0 for c in dividend.values()):
+            return {m: c // divisor for m, c in dividend.items()}
+    return None
 
 
 def _multiple(p: Poly, step: tuple[Term, ...], factor: int) -> bool:

@@ -13,7 +13,7 @@ from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
-from cudalint.ir.types import I64
+from cudalint.ir.types import I64, Struct
 from cudalint.lazy import NamedTuple
 from cudalint.rules import launches, support
 from cudalint.rules.draft import Draft
@@ -129,9 +129,17 @@ def _neighbours(kernel: Kernel) -> Iterator[_Neighbour]:
                 continue
             offset = t.add(address, base.index, -1)
             # A constant or a counter beside the tested index; a multiple of a size is a plane away.
-            if (offset or access.width > 1) and all(_is_small(m) for m in offset):
+            if (offset or _touched(access) > 1) and all(_is_small(m) for m in offset):
                 yield _Neighbour(access, address, base)
                 break
+
+
+def _touched(access: Access) -> int:
+    """The elements from the address on up to the last that is touched: of a pack that is one member's alone."""
+    fields = list(access.element.fields or ()) if isinstance(access.element, Struct) else []
+    if not access.part or access.part[0] not in fields or access.width % len(fields):
+        return access.width
+    return (fields.index(access.part[0]) + 1) * (access.width // len(fields))
 
 
 def _is_small(monomial: tuple[Term, ...]) -> bool:
@@ -212,7 +220,7 @@ def _outside(kernel: Kernel, item: _Neighbour) -> _Beyond | None:
                 continue
             if at < 0:
                 return _Beyond(trial, visit, at, extent if isinstance(extent, int) else -1)
-            if isinstance(extent, int) and 0 < extent < at + access.width:
+            if isinstance(extent, int) and 0 < extent < at + _touched(access):
                 return _Beyond(trial, visit, max(at, extent), extent)
     return None
 
