@@ -24,6 +24,8 @@ from conftest import ROOT, Cudalint
 from cudalint.config import Config, Configs
 from cudalint.confirm.child import judged
 from cudalint.confirm.command import proved
+from cudalint.confirm.experiment import Bench
+from cudalint.confirm.gpu import Experiment
 from cudalint.confirm.prelude import PRELUDE
 from cudalint.confirm.repro import script
 from cudalint.confirm.runner import Limits, trial_of
@@ -208,6 +210,35 @@ def test_conversions_of_arguments_are_told(tmp_path: Path) -> None:
         tmp_path,
     )
     assert re.search(r"take\(x, cudalint_fits<32, 1>\(\d+, i\)\) \+ same\(x, i\)", text)
+
+
+def test_a_variable_of_the_device_is_watched(tmp_path: Path) -> None:
+    """Found by the GPU: a race on one was not seen, and seemed not to be there."""
+    path = tmp_path / "k.cu"
+    path.write_text(
+        "__device__ unsigned errors, seen[8];\n"
+        "__global__ void k(const int *x) { if (x[threadIdx.x] < 0) errors++; seen[threadIdx.x % 8] = 1; }\n"
+    )
+    (unit,) = analyse(Project(str(tmp_path)), str(path), Config(str(tmp_path)))
+    assert isinstance(unit, Kernel)
+    bench = Bench("CL308", unit, None, None)
+    experiment = Experiment(unit, [bench.harness.setup(bench.harness.assignment({}), (1, 1, 1), (32, 1, 1))])
+    assert "(*cudalint_at(1, 3, &(errors)))++" in experiment.watched
+    assert {n: (v["extent"], v["width"]) for n, v in experiment.data["variables"].items()} == {
+        "errors": (1, 4), "seen": (8, 4)
+    }  # fmt: skip
+    assert experiment.data["sites"][:3] == ["x", "errors", "seen"]
+
+
+def test_what_a_call_refers_to_is_not_said_to_be_seen(tmp_path: Path) -> None:
+    """Found by the GPU: the simulator saw accesses outside where the watched run told of none."""
+    path = tmp_path / "k.cu"
+    path.write_text(
+        "__device__ float &at(float *x, int i) { return x[i]; }\n"
+        "__global__ void k(float *x) { at(x, threadIdx.x) = 1; }\n"
+    )
+    (unit,) = [u for u in analyse(Project(str(tmp_path)), str(path), Config(str(tmp_path))) if isinstance(u, Kernel)]
+    assert Watch(unit).blind >= {"outside", "shared"}
 
 
 def test_only_what_a_kernel_uses_is_included(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ GUARD = 1 << 16  # bytes before and after each buffer
 DENSE, PAGE = 1 << 24, 1 << 20  # larger buffers are shown in pages, of which those that tell are kept
 ROOM = 1 << 18  # events told
 KEPT = 1 << 8  # events of one kind at one place that are looked at
+SITE = 64  # counters of a site: one for each kind of event, four for the kind that tells of four things
 COUNTED = 1 << 22  # arrivals shown for all blocks
 HELD = 1 << 30  # bytes of GPU memory kept from one experiment for the next
 SHADOW = 1 << 31  # bytes to note accesses to shared memory in
@@ -275,6 +276,26 @@ def constants(cupy: Any, module: Any, experiment: dict[str, Any], other: bool) -
             fill(cupy, cupy.ndarray((bytes_of(spec),), "u1", place), spec, other)
 
 
+#: What the variables of a source held when its module was loaded.
+LOADED: dict[tuple[str | None, str], Any] = {}
+
+
+def variable(cupy: Any, module: Any, name: str, spec: dict[str, Any]) -> Any:
+    """The bytes of a ``__device__`` variable; None where the module does not know it by its name."""
+    try:
+        return cupy.ndarray((bytes_of(spec),), "u1", module.get_global(name))
+    except Exception:
+        return None
+
+
+def variables(cupy: Any, module: Any, source: str | None, experiment: dict[str, Any]) -> None:
+    """Give the ``__device__`` variables what they held first: a module is loaded once, and runs share it."""
+    for name, spec in experiment.get("variables", {}).items():
+        place = variable(cupy, module, name, spec)
+        if place is not None:
+            place[:] = LOADED.setdefault((source, name), place.copy())
+
+
 class Watched:
     """The tables of a watched run."""
 
@@ -282,7 +303,9 @@ class Watched:
         import numpy as np
 
         self.cupy, self.experiment, self.memory = cupy, experiment, memory
-        names = list(memory.specs)
+        specs = {**memory.specs, **experiment.get("variables", {})}
+        names = list(specs)
+        number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
         # Of each buffer a thread for each granule: two that wrote it, the lowest and the highest that read it.
         tables: list[dict[str, Any]] = [{}, {}, {}, {}]
         self.first, self.second, self.low, self.high = tables
@@ -291,9 +314,13 @@ class Watched:
         spans = np.zeros((max(1, len(names)), 10), np.uint64)
         self.met: dict[str, Any] = {}
         for i, name in enumerate(names):
-            spec = memory.specs[name]
+            spec, mine = specs[name], name in memory.specs
+            place = memory.inside[name] if mine else variable(cupy, module, name, spec)
+            if place is None:
+                number[name] = -1
+                continue
             granules = -(-bytes_of(spec) // spec["granule"])
-            read = experiment.get("reads") and small(spec)
+            read = mine and experiment.get("reads") and small(spec)
             for of, asked in zip(tables, (spec["written"], spec["written"], read, read)):
                 if asked:
                     # All bits set: none, and the highest number where it has no sign.
@@ -301,16 +328,17 @@ class Watched:
             if experiment.get("races") and bytes_of(spec) <= DENSE:
                 self.met[name] = cupy.zeros(bytes_of(spec) // 4 * 4 + 4, np.uint64)
             shadow = self.met[name].data.ptr if name in self.met else 0
-            sizes = [bytes_of(spec), spec["width"], spec["granule"], memory.guard]
+            sizes = [bytes_of(spec), spec["width"], spec["granule"], memory.guard if mine else 0]
             told = [of[name].data.ptr if name in of else 0 for of in tables]
-            spans[i] = [memory.address(name), *sizes, *told, shadow]
-        number: dict[str | None, int] = {None: -1, "?": -2, **{n: i for i, n in enumerate(names)}}
+            spans[i] = [place.data.ptr, *sizes, *told, shadow]
+        self.unplaced = any(number[name] < 0 for name in names)
         slots = experiment["slots"]
         # On the host's side, so that what was told outlives a fault.
         self.pinned = cupy.cuda.alloc_pinned_memory(ROOM * 32)
         self.events = np.frombuffer(self.pinned, np.int64, ROOM * 4).reshape(ROOM, 4)
         self.events[:] = 0
-        self.logged = cupy.zeros(1, np.uint32)
+        sites = max(1, len(experiment["sites"]))
+        self.logged = cupy.zeros(1 + sites * SITE, np.uint32)
         self.arrivals = cupy.zeros(max(1, slots * threads), np.uint32)
         self.gone = cupy.zeros(threads if experiment["lanes"] else 1, np.uint8)
         self.kept = [
@@ -331,7 +359,8 @@ class Watched:
             self.arrivals.data.ptr, self.gone.data.ptr, self.kept[2].data.ptr, self.passed.data.ptr,
             self.shadow.data.ptr if self.shadowed else 0, self.kept[3].data.ptr,
         ]  # fmt: skip
-        table = np.array([*parts, threads, ROOM, len(names), self.words, number_of is np.int32], np.int64)
+        share = max(KEPT, ROOM // (4 * sites))
+        table = np.array([*parts, threads, ROOM, len(names), self.words, number_of is np.int32, share], np.int64)
         place = module.get_global("cudalint_watch")
         cupy.ndarray((len(table),), np.int64, place)[:] = cupy.asarray(table)
 
@@ -449,8 +478,9 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
     if module is not None:
         memory.fill(False)
         constants(cupy, module, experiment, False)
+        variables(cupy, module, watched, experiment)
         table = Watched(cupy, module, experiment, how, memory)
-        seen["shadowed"] = table.shadowed
+        seen["shadowed"], seen["unplaced"] = table.shadowed, table.unplaced
         try:
             launch(cupy, module, experiment, how, memory, time.monotonic() + seconds)
         except Refused as fault:
@@ -493,6 +523,7 @@ def observe(cupy: Any, experiment: dict[str, Any], how: dict[str, Any], seconds:
         module = compiled(cupy, source, experiment["kernel"])
         memory.fill(other)
         constants(cupy, module, experiment, other)
+        variables(cupy, module, source, experiment)
         before = {n: memory.inside[n].copy() for n, s in memory.specs.items() if s["fill"] == "nan" and small(s)}
         try:
             launch(cupy, module, experiment, how, memory, time.monotonic() + seconds)
@@ -617,7 +648,8 @@ def judged(experiment: dict[str, Any], found: list[tuple[dict[str, Any], Any]]) 
     for kind, site, thread, at, value in arrays.get("events", np.zeros((0, 5))).tolist():
         who = f"line {lines[site]}: thread {thread % each} of block {thread // each}"
         if kind in (0, 1, 2):
-            say("outside", f"{who}: {KINDS[kind]} at element {at} of {list(experiment['buffers'])[value]}")
+            name = [*experiment["buffers"], *experiment.get("variables", {})][value]
+            say("outside", f"{who}: {KINDS[kind]} at element {at} of {name}")
         elif kind in (4, 5, 6):
             say("outside-shared", f"{who}: {KINDS[kind]} at byte {at} of a shared array of {value} bytes")
         elif kind == 10 and (value & 1) == (value >> 1 & 1):

@@ -82,11 +82,13 @@ class Experiment:
             arguments.append(self._argument(argument, param.type))
         for (_, value), argument in zip(kernel.flow.params.items(), setups[0].args):
             self._match(value, argument)
+        self.variables = self._variables()
         written = self._written()
         self.data: dict[str, Any] = {
             "kernel": self.slice.name,
             "arguments": arguments,
             "buffers": {n: {**spec_of(b), "written": n in written} for n, b in self.buffers.items()},
+            "variables": {n: {**spec_of(b), "written": False} for n, b in self.variables.items()},
             "launches": [{"grid": list(s.grid), "block": list(s.block), "shared": s.shared} for s in setups],
             "cooperative": uses_grid_sync(kernel.function),
             "sites": [self._buffer_of(s.objects) for s in self.watch.sites],
@@ -115,6 +117,11 @@ class Experiment:
         """The source with the edits by which the run is watched."""
         return f"{self.slice.includes}{PRELUDE}{DEVICE}{self.slice.watched}"
 
+    @property
+    def places(self) -> dict[str, Buffer]:
+        """The memory that accesses are told of, in the order of the table in the watched run."""
+        return {**self.buffers, **self.variables}
+
     def memory(self, site: int) -> tuple[str, str, int]:
         """What an access at a site is to: the name, the space, the size of an element."""
         where = self.watch.sites[site]
@@ -125,7 +132,7 @@ class Experiment:
                 obj = next(dynamic, obj)
             return obj.name, "shared", size
         name = self._buffer_of(where.objects)
-        buffer = self.buffers.get(name or "")
+        buffer = self.places.get(name or "")
         return (buffer.name, "global", buffer.element.size or 1) if buffer is not None else ("memory", "global", 1)
 
     def request(self) -> dict[str, Any]:
@@ -168,6 +175,22 @@ class Experiment:
         elif isinstance(value, Record) and isinstance(argument, dict):
             for name, inner in value.fields.items():
                 self._match(inner, argument.get(name))
+
+    def _variables(self) -> dict[str, Buffer]:
+        """The ``__device__`` variables that the kernel touches: they are in the module, and no argument."""
+        found: dict[str, Buffer] = {}
+        for obj in {a.obj: None for a in self.kernel.flow.accesses if a.obj not in self._objects}:
+            var = obj.var
+            if var is None or var.kind != "global" or var.name in self.buffers:
+                continue
+            element = var.type
+            while isinstance(element, Array):
+                element = element.element
+            if element.size and var.type.size:
+                self._objects[obj] = found.setdefault(
+                    var.name, Buffer(var.name, element, var.type.size // element.size, 0)
+                )
+        return found
 
     def _written(self) -> set[str]:
         unknown = any(a.obj not in self._objects and a.obj.kind in ("global", "unknown") and a.mode != "r"
@@ -255,12 +278,13 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
     result.outside, result.absent, result.wraps, result.divergent = [], [], [], []
     result.races, result.uninitialised, result.misaligned = [], [], []
     maybe = False
-    names = list(experiment.buffers)
+    places = experiment.places
+    names = list(places)
     for kind, site, who, at, value in arrays["events"].tolist():
         where = watch.sites[site]
         here = Site(where.node, where.file)
         if kind in (0, 1, 2):
-            buffer = experiment.buffers[names[value]]
+            buffer = places[names[value]]
             result.outside.append(Outside(buffer.name, "global", at, buffer.extent, thread(who), here, _KINDS[kind]))
         elif kind in (4, 5, 6):
             obj, size = _array(where)
@@ -289,6 +313,8 @@ def measured(experiment: Experiment, number: int, seen: Mapping[str, Any], array
     result.unseen |= {field for field in watch.blind if not getattr(result, field, None)}
     blind = "shared" in watch.blind or not (seen.get("shadowed") or not experiment.data["shared"])
     result.unseen |= {field for field in _SHARED if not getattr(result, field) and (blind or maybe)}
+    if experiment.data["races"] and seen.get("unplaced") and not result.races:
+        result.unseen.add("races")
     if "shared" in watch.blind:
         # What seems never to have been written may have been written where nobody looked.
         result.uninitialised = []

@@ -251,11 +251,11 @@ def arrivals(run: Run) -> Fault | None:
         missing = np.flatnonzero(row < row.max())
         each = _product(block)
         number = int(uneven[0]) if not wide else 0
-        ran = run.seen.blocks
+        blocks = np.asarray(item.blocks)
         wrong = []
         for index in missing[:_WRONG]:
             b, i = divmod(int(index), each) if wide else (number, int(index))
-            b = ran[b] if ran is not None else b
+            b = int(blocks[b])
             wrong.append(Wrong(i, *place(b * each + i, run.setup.grid, block)))
         arrived = int((row == row.max()).sum())
         first = wrong[0].block or (0, 0, 0)

@@ -95,6 +95,10 @@ class Watch:
         for function in _functions(kernel):
             self._numbers(function)
             self._registers(function, exchanges)
+            if any(
+                isinstance(n, (ir.Assign, ir.IncDec)) and isinstance(n.target, ir.Call) for n in _below(function.body)
+            ):
+                self.blind |= {"outside", "shared"}  # what a call refers to is set, and by no access that is known
         if flow.opaques or not flow.complete:
             self.blind |= {"outside"}
 
@@ -147,7 +151,7 @@ class Watch:
         place |= isinstance(node, ir.Index) and isinstance(node.base.type, (Ptr, Array)) and (
             text.endswith(b"]") or text.startswith(b"*"))  # fmt: skip
         pointer = not place and isinstance(node.type, Ptr) and not isinstance(node, (ir.Index, ir.Member))
-        if isinstance(node, ir.Ref) and node.var.kind == "shared" and not isinstance(node.type, Array):
+        if isinstance(node, ir.Ref) and node.var.kind in ("shared", "global") and not isinstance(node.type, Array):
             place = True
         if isinstance(node.type, Struct) and node.type.size is None and kinds == {"shared"}:
             return  # the storage of a library
@@ -450,13 +454,15 @@ struct cudalint_table {
     cudalint_span *spans;
     int *buffer;  // of each site: its span, -1 none, -2 the one that the address lies in or near
     cudalint_event *events;
-    unsigned *logged, *arrivals;
+    unsigned *logged;  // events; of each kind at each site
+    unsigned *arrivals;
     unsigned char *gone;
     char *scratch;
     unsigned *passed;            // of each thread: barriers of the block, syncs of the warp
     unsigned long long *shadow;  // of each word of shared memory, as in a span, and what was written last
     cudalint_array *arrays;      // shared arrays that are known by a number
     long long threads, room, count, words, narrow;  // narrow: 32 bits hold the number of a thread
+    long long share;  // events of one kind at one site that there is room for
 };
 __device__ cudalint_table cudalint_watch;
 
@@ -470,7 +476,10 @@ __device__ __forceinline__ long long cudalint_me() {
 }
 __device__ __noinline__ void cudalint_log(int kind, int site, long long at, long long value) {
     cudalint_table &w = cudalint_watch;
-    if (*(volatile unsigned *)w.logged >= w.room) return;
+    // What one place tells over and over leaves room for the others.
+    unsigned *told = w.logged + 1 + site * 64ll + kind + (kind == 10 ? value : 0);
+    if (*(volatile unsigned *)w.logged >= w.room || *(volatile unsigned *)told >= w.share) return;
+    if (atomicAdd(told, 1u) >= w.share) return;
     unsigned slot = atomicAdd(w.logged, 1u);
     if (slot < w.room) w.events[slot] = {kind + 1, site, cudalint_me(), at, value};
     __threadfence_system();

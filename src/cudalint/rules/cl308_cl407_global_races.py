@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cudalint.facts.model import Kernel
     from cudalint.facts.races import Meeting, Thread
     from cudalint.facts.terms import Poly, Term
+    from cudalint.sim import Race
 
 CODES = ("CL308", "CL407")
 
@@ -522,9 +523,14 @@ def experiment_cl308(bench: Bench) -> Plan:
         names &= bench.accessed.names
 
     def judge(run: Run) -> Fault | None:
+        def lost(race: Race) -> bool:
+            # What one thread alone writes nobody else overwrites: others may only read it.
+            state = None if "atomic" in race.kind else run.seen.buffers.get(race.buffer)
+            return bench.at_flagged(race) and (state is None or int(state.writers([race.element])[1][0]) >= 0)
+
         several = oracle.written_twice(run, names)
         # Two of those who write are known, and there are more.
-        return oracle.races(run, names, bench.at_flagged) or (several and several._replace(threads=None))
+        return oracle.races(run, names, lost) or (several and several._replace(threads=None))
 
     return Plan(bench.trials(), judge, watch=frozenset({"writes", "races", "global-races"}))
 
