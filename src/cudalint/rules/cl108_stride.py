@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CODES = ("CL108",)
 
 _AXES = "xyz"
+#: So many rows an experiment may be of.
+_ROWS = (1 << 30) + 1
 _BLOCK_HELP = "make the index 64 bits wide and cast the first operand of the products in its start and its step"
 _HELP = "make the index 64 bits wide and cast its products: `size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x`"
 
@@ -68,13 +70,17 @@ def _strides(kernel: Kernel, induction: Induction, one_block: bool) -> bool:
         return t.poly(step) == {(BDIM["x"],): 1} and TID["x"] in ids_of([init])
     if not any(GDIM[a] in t.leaves(step) for a in _AXES):
         return False
-    if all(m in {(x,) for x in GDIM.values()} and abs(c) == 1 for m, c in t.poly(step).items()):
-        # By blocks alone: of rows, or whatever else has several elements, no machine has 2^31.
-        scalars = [a.scalar for a in kernel.flow.accesses if a.obj.kind == "global"]
-        own = [p for p in scalars if p is None or any(term in t.leaves(x) for x in t.atoms_of(p))]
-        if not own or any({m: abs(c) for m, c in (p or {}).items() if term in m} != {(term,): 1} for p in own):
-            return False
-    return any(BID[a] in ids_of([init]) for a in _AXES)
+    return not _of_rows(kernel, term, step) and any(BID[a] in ids_of([init]) for a in _AXES)
+
+
+def _of_rows(kernel: Kernel, term: Term, step: Term) -> bool:
+    """Whether an index is stepped by blocks alone: of rows, or whatever else has several elements, no machine has
+    2^31."""
+    if any(m not in {(x,) for x in GDIM.values()} or abs(c) != 1 for m, c in t.poly(step).items()):
+        return False
+    scalars = [a.scalar for a in kernel.flow.accesses if a.obj.kind == "global"]
+    own = [p for p in scalars if p is None or any(term in t.leaves(x) for x in t.atoms_of(p))]
+    return not own or any({m: abs(c) for m, c in (p or {}).items() if term in m} != {(term,): 1} for p in own)
 
 
 def _tests(loop: Loop, induction: Induction) -> Iterator[Term]:
@@ -239,12 +245,27 @@ def _surplus(
     return width.named(env), (blocks, 1, 1), block, thread, wrapped, meant
 
 
+def _counts_of_rows(kernel: Kernel) -> set[str]:
+    """The names of the sizes that bound an index of rows."""
+    return {
+        leaf.data.name
+        for loop in kernel.flow.loops
+        for i in loop.inductions.values()
+        if i.term is not None and i.step is not None and _of_rows(kernel, i.term, i.step)
+        for test in _tests(loop, i)
+        if (found := sides(test, i)) is not None
+        for leaf in t.leaves(found[1])
+    }
+
+
 def experiment_cl108(bench: Bench) -> Plan:
     """The last passes of loops near the end of the index's type: whether the step wraps before the test."""
     from cudalint.confirm.experiment import Plan, oracle
 
-    trials = bench.sparse(bench.threads() + 1, (1 << 30) + 1, (1 << 31) - 1, (1 << 32) - 1)
+    trials = bench.sparse(bench.threads() + 1, _ROWS, (1 << 31) - 1, (1 << 32) - 1)
     loops = bench.kernel.flow.loops
+    rows = _counts_of_rows(bench.kernel) if bench.witness is None else ()
+    trials = [x for x in trials if all(x.sizes.get(name, 0) <= _ROWS for name in rows)]
     purpose = any(_ends_by_wrap(i, x) for loop in loops for i in loop.inductions.values() for x in _tests(loop, i))
     kinds = ("signed",) if purpose else ("signed", "unsigned")
 
