@@ -142,12 +142,16 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
         return _Outside(case, env, thread, access, first, last, have) if first >= 0 and last >= have >= 0 else None
 
     tries = search.edges(launch, [passed, *launch.grid, *launch.block])
-    env = search.smallest(lambda e: outside(e) is not None, leaves, launch, tries, block_leaves=inner)
+
+    def is_outside(env: dict[Term, int]) -> bool:
+        return outside(env) is not None
+
+    env = search.smallest(is_outside, leaves, launch, tries, block_leaves=inner)
     if env is None and scans > _SCANS and not inner:
         # Of a tile of several axes the thread that gets furthest is there only where all sizes are a block's.
         env = {x: w.assumed(x) or _LARGE for x in leaves}
         scans = 0
-        if not all(w.allowed(c, env) for c in launch.conditions):
+        if not all(w.allowed(c, env) for c in launch.conditions) or not w.holds(is_outside, env):
             return None
     found = outside(env) if env is not None else None
     if env is None or found is None:
@@ -158,7 +162,7 @@ def _outside(launch: Launch, access: Access, passed: Term) -> _Outside | None:
     large = {x: v if x in inner or w.assumed(x) is not None else max(v, _LARGE) for x, v in env.items()}
     if large != env and all(w.allowed(c, large) for c in launch.conditions):
         scans = 0
-        return found if outside(large) is not None else None
+        return found if w.holds(is_outside, large) else None
     return found
 
 
