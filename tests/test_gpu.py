@@ -62,8 +62,7 @@ def page() -> str:
         "Made from `tests/data/gpu-results.json` by `python tests/test_gpu.py`; `benchmarks/gpu.py` measures.", "",
         f"{about['gpu']}, driver {about['driver']}, CuPy {about['cupy']}, {about['date']}: {len(rows)} fixtures, "
         f"{sum(r['runs'] for r in rows)} launches compared with the simulator field by field. {earlier} fixtures were "
-        "measured by an earlier state of cudalint, which ran several large ones at once and found too little memory "
-        "for some.", "",
+        "measured by an earlier state of cudalint.", "",
         "## Verdicts", "", _row(["", *words]), _row(["---"] * 4),
         *(_row([f"{k} fixtures", *(count[w] for w in words)]) for k, count in found.items()), "",
         "## Why a fixture has another verdict than it should", "", _row(["Reason", "Fixtures"]), _row(["---"] * 2),
