@@ -25,6 +25,9 @@ FIXTURES = [p for rule in RULES for p in sorted(rule.glob("*.cu"))]
 FAULTY = [p for p in FIXTURES if p.name.startswith("faulty")]
 SOUND = [p for p in FIXTURES if p.name.startswith("sound")]
 
+LIMITS = Limits(timeout=120.0)
+"""What is tried is the verdict, however slow the machine is and whatever else it does."""
+
 #: Fixtures that the simulator does not run, with what it says: they are inconclusive, never sound.
 UNSUPPORTED = {
     "CL110-uncast-size-product/faulty-template.cu": "no kernel of it can be seen",
@@ -81,7 +84,7 @@ def _name(path: Path) -> str:
 def test_faulty(path: Path) -> None:
     code = path.parent.name[:5]
     selected = (code, "pedantic") if "opt-in" in path.parts else (code,)
-    result, _ = proved(check([str(path)], Options(Layer("the test", selected), isolated=True)), Limits())
+    result, _ = proved(check([str(path)], Options(Layer("the test", selected), isolated=True)), LIMITS)
     assert result.findings or "sibling" in path.name
     for finding in result.findings:
         evidence = finding.evidence
@@ -99,7 +102,7 @@ def test_sound(path: Path) -> None:
     configs = Configs(Layer("the test"), isolated=True)
     targets, _, _ = walk([str(path)], configs, force_exclude=False)
     worker = Worker({}, None, frozenset(target.path for target in targets))
-    for proofs in trial_of(path.parent.name[:5], None, worker, targets, Limits()):
+    for proofs in trial_of(path.parent.name[:5], None, worker, targets, LIMITS):
         for proof in proofs:
             if _name(path) in UNSUPPORTED and proof.evidence.verdict == "inconclusive":
                 assert UNSUPPORTED[_name(path)] in (proof.evidence.reason or "")

@@ -66,7 +66,9 @@ def test_finds_includes_beside_the_file_on_the_paths_and_by_a_unique_ending(tmp_
             "z/h.h": "",
         },
     )
-    project = configured(tmp_path, 'include-paths = ["paths", "/usr/include", "../outside"]')
+    outside = tmp_path.with_name(f"{tmp_path.name}-outside")
+    outside.mkdir()
+    project = configured(tmp_path, f'include-paths = ["paths", "../{outside.name}"]')
     assert includes(project, "src/a.cu") == ["src/b.h", "paths/inc/c.h", "x/y/lib/d.h", "e.h", "src/f/g.h", "z/h.h"]
 
 
