@@ -431,6 +431,18 @@ def test_survives(text: str) -> None:
     assert time.process_time() - began < 6
 
 
+def test_of_dispatches_in_one_another_that_are_too_many_one_arm_is_read() -> None:
+    arms = " ".join(f"case {i}: {{ using T = t{i}; __VA_ARGS__ }} break;" for i in range(9))
+    text = f"#define ANY(x, T, ...) switch (x) {{ {arms} }}\n"
+    for i in range(6):
+        text += f"ANY(x{i}, T{i}, {{ "
+    file = source(text + "f(1); g(2);" + " })" * 6)
+    assert not file.gaps
+    assert file.text.count(b"f(1); g(2);") == 1
+    assert file.text.count(b"switch") == 6
+    assert file.text.count(b"{") == file.text.count(b"}")
+
+
 def test_leaves_an_exploding_macro_alone_and_says_so() -> None:
     bombs = "".join(f"#define A{i} A{i + 1} A{i + 1} A{i + 1} A{i + 1}\n" for i in range(20))
     file = source(bombs + "#define N 3\nint a = A0;\nint b = N;\n")

@@ -227,6 +227,8 @@ class Expander:
         self.condition = condition
         self.steps = 0
         self.limit = MAX_STEPS
+        self.once = False
+        """Whether what an argument has in braces stands only where a body names it first: in one arm of a dispatch."""
         self.count = 0
         self.line = line
         self.uses: dict[tuple[int, int], Macro] = {}
@@ -281,6 +283,7 @@ class Expander:
                     self.uses[token.start, token.end] = macro
                 if (
                     depth == 0
+                    and not self.once
                     and not stack
                     and table.keys().isdisjoint(macro.names)
                     and self._spell(macro, arguments, token, depth, out)
@@ -465,8 +468,20 @@ class Expander:
             found = arguments[which]
             if any(token.kind == NAME for token in found) and depth < MAX_DEPTH:
                 found = self.tokens(found, depth + 1)
-            expanded[which] = found
+            expanded[which] = _hollow(found) if self.once else found
         return found
+
+
+def _hollow(tokens: list[Token]) -> list[Token]:
+    """Tokens without what stands in braces."""
+    out: list[Token] = []
+    depth = 0
+    for token in _unchunked(tokens):
+        depth -= token.text == b"}"
+        if depth <= 0:
+            out.append(token)
+        depth += token.text == b"{"
+    return out
 
 
 _DYNAMIC = frozenset((b"__LINE__", b"__COUNTER__"))

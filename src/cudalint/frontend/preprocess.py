@@ -121,7 +121,7 @@ _ASIDE_OR_SPLICED = pattern(
 )
 _LINE_SPLICE = pattern(rb"\\([ \t]*)(\r?\n)")
 _CONFLICT = pattern(rb"^(?:(<<<<<<<|\|\|\|\|\|\|\||>>>>>>>)(?:[ \t][^\n]*)?|=======[ \t]*)\r?$", re.MULTILINE)
-_SPACE = pattern(rb"(?:\s+|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
+_SPACE = pattern(rb"(?:\s+(?!\s)|\\\r?\n|//(?:\\\r?\n|[^\n])*|/\*[\s\S]*?\*/)*")
 _BOUNDARY = pattern(rb"[(),]")
 _LONE_CR = pattern(rb"\r(?!\n)")
 _SPACED_LAUNCH = pattern(rb"(?<!<)(?<!operator)<([ \t]*)<([ \t]*)<(?!<)([^;{}]*?)(?<!>)>([ \t]*)>([ \t]*)>(?=\s*\()")
@@ -677,15 +677,16 @@ class _Second:
             self.end = at + len(name)
             if macro.params is not None and not self._called(self.end):
                 continue
-            expander.steps, expander.limit = 0, min(MAX_STEPS, total)
-            token = Token(NAME, name, False, at, self.end, True, NO_NAMES)
-            try:
-                tokens = expander.tokens([token], 0, self._pull)
-                length = sum(len(token.text) + 1 for token in tokens)
-                if self.written + length > budget:
-                    raise ExhaustedError
-            except ExhaustedError:
+            tokens = self._expanded(expander, name, at, min(MAX_STEPS, total), budget)
+            if tokens is None:
                 total -= expander.steps
+                # Of a dispatch over several types in one another, one arm of each.
+                expander.once = b"{" in text[at : self.end]
+                if expander.once and total > 0:
+                    self.end = at + len(name)
+                    tokens = self._expanded(expander, name, at, min(MAX_STEPS, total), budget)
+                    expander.once = False
+            if tokens is None:
                 expansion.gaps.append(Gap(at, self.end, f"'{name.decode()}' expands to too much and was left as it is"))
                 if total <= 0:
                     break
@@ -699,6 +700,16 @@ class _Second:
         if self.out:
             self._copy(size)
             expansion.text = b"".join(self.out)
+
+    def _expanded(self, expander: Expander, name: bytes, at: int, limit: int, budget: int) -> list[Token] | None:
+        """What the use of a macro stands for; None where that is too much."""
+        expander.steps, expander.limit = 0, limit
+        try:
+            tokens = expander.tokens([Token(NAME, name, False, at, self.end, True, NO_NAMES)], 0, self._pull)
+        except ExhaustedError:
+            return None
+        length = sum(len(token.text) + 1 for token in tokens)
+        return tokens if self.written + length <= budget else None
 
     def _called(self, at: int) -> bool:
         space = _SPACE.match(self.text, at)

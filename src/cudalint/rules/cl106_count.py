@@ -164,6 +164,8 @@ def _whole_grid(launch: Launch, reach: Reach, blocks: Term) -> Iterator[tuple[Dr
     for count, to in width.narrowed(t.convert(blocks, U32)):
         if any(x.op in ("div", "shr", "call") for x in _parts(count)) or reach.high(count) <= GRID_X_MAX:
             continue
+        if all(x.data.kind == "call" and isinstance(x.type, Int) and x.type.bits <= 32 for x in t.leaves(count)):
+            continue  # an int of a function nobody sees may as well be the device's
         place = _place(launch, count, to, None)
         if place is not None:
             at, node = place
