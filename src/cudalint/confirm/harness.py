@@ -118,6 +118,8 @@ class Harness:
         """What an experiment makes of a buffer's extent."""
         self.constant: int | None = None
         """What all data is, if it is one value."""
+        self.opposed: frozenset[str] = frozenset()
+        """Buffers whose data is minus that."""
         self.ending: frozenset[str] = frozenset()
         """Buffers that end where the tests of an index end, though its neighbours are touched as well."""
         self._stated = _stated(launch)
@@ -606,7 +608,7 @@ class Harness:
         if accesses and all(a.mode == "atomic" for a in accesses):
             return 0
         if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
-            return self.constant
+            return -self.constant if obj.name in self.opposed else self.constant
         if any(x.data.data is obj for x in concrete.read_ends(self.flow)):
             return _passes(case)
         if isinstance(element, Int) and obj.name in self._loaded:

@@ -326,9 +326,9 @@ def grid_waits(run: Run) -> Fault | None:
     return None
 
 
-def beyond(op: str, inputs: int, names: Container[str]) -> Callable[[Run], Fault | None]:
+def beyond(op: str, inputs: int, names: Container[str], of: str) -> Callable[[Run], Fault | None]:
     """Results (in the buffers ``names``) of a maximum (``max``) above all inputs, of a minimum below, products that are
-    0; what is as far from 0 as the inputs was made of them."""
+    0; what is as far from 0 as the inputs was made of them. ``of`` says what those are."""
 
     def judge(run: Run) -> Fault | None:
         for name, state in run.seen.buffers.items():
@@ -341,7 +341,7 @@ def beyond(op: str, inputs: int, names: Container[str]) -> Callable[[Run], Fault
             found = np.flatnonzero(due & wrong & (values != -inputs))
             if len(found):
                 at = int(found[0])
-                text = f"`{name}[{at}]` is {values[at]:.6g}, of inputs that are all {inputs}"
+                text = f"`{name}[{at}]` is {values[at]:.6g}, of inputs that are {of}"
                 return Fault("wrong-value", text, at, (Wrong(at),))
         return None
 

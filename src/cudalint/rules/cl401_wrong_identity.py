@@ -39,7 +39,8 @@ _WRONG_SIDE = {"max": -2, "min": 2, "mul": 2, "add": 2}
 
 class _Fill(NamedTuple):
     """A constant that takes part in an operation it is no identity of; ``cond`` is the case in which it does, None
-    where it always does."""
+    where it always does. What it is no identity for is made of ``opposed`` elements of a sign and others of the other,
+    if there are any."""
 
     op: str
     constant: Term
@@ -47,6 +48,7 @@ class _Fill(NamedTuple):
     fn: Function
     start: int
     end: int
+    opposed: Obj | None = None
 
 
 def check(kernel: Kernel) -> Iterator[Draft]:
@@ -83,13 +85,15 @@ def _accumulators(kernel: Kernel) -> Iterator[_Fill]:
             for constant, cond, rest in _constants(info.init):
                 if cond is None and op == "add":
                     continue
-                # What other lanes have, or elements that are loaded; of `v *= 0.5f` nothing is known.
-                taken_in = other.op == "atom" and other.data.kind in ("load", "call")
-                if not taken_in or not _is_wrong(kernel.flow, op, constant, other if cond is None else rest):
-                    continue
-                node = _node(info, var, constant, filled=cond is not None)
+                # What other lanes have, elements that are loaded, or what a loop makes of them; of `v *= 0.5f` nothing
+                # is known.
+                data = other if cond is None else rest
+                taken_in = other.op == "atom" and other.data.kind in ("load", "call", "exit")
+                wrong = taken_in and _is_wrong(kernel.flow, op, constant, data)
+                opposed = _opposed(kernel.flow, op, constant, data) if taken_in and not wrong and cond is None else None
+                node = _node(info, var, constant, filled=cond is not None) if wrong or opposed else None
                 if node is not None:
-                    yield _Fill(op, constant, cond, *node)
+                    yield _Fill(op, constant, cond, *node, opposed)
 
 
 def _tiles(kernel: Kernel) -> Iterator[_Fill]:
@@ -150,8 +154,12 @@ def _takes_in(flow: Flow, store: Access) -> tuple[str, Term] | None:
 
 def _gathers(following: Term, own: Term) -> tuple[str, Term] | None:
     """The operation by which a value takes in another one on each pass, or on those that a test of places lets
-    through, and that other one."""
+    through, and that other one; a loop within may do so in turn."""
     following = t.bare(following)
+    if following.op == "atom" and following.data.kind == "exit":
+        inner = following.data.data
+        within = inner.next is not None and inner.init is not None and t.bare(inner.init) is own
+        return _gathers(inner.next, inner.term) if within and inner.term is not None else None
     found = _operation(following)
     if found is None and following.op == "select" and not _asks_data(following.args[0], own):
         taking = [x for x in following.args[1:] if t.bare(x) is not own]
@@ -236,8 +244,7 @@ def _asks_data(cond: Term, own: Term) -> bool:
 
 def _is_wrong(flow: Flow, op: str, constant: Term, data: Term) -> bool:
     """Whether a constant changes what the operation makes of ``data``: elements of memory of either sign."""
-    value = constant.data
-    if not isinstance(value, (int, float)) or not (0 <= value < _LOWEST if op == "max" else value == (op == "add")):
+    if not _may_be_wrong(op, constant):
         return False
     made = _made(flow, op).of(data)
     if made is None:
@@ -245,26 +252,56 @@ def _is_wrong(flow: Flow, op: str, constant: Term, data: Term) -> bool:
     return {"mul": made != 0, "add": True, "min": made > 0, "max": made < 0}[op]
 
 
-@lru_cache(maxsize=4)
-def _made(flow: Flow, op: str) -> _Made:
+def _may_be_wrong(op: str, constant: Term) -> bool:
+    value = constant.data
+    return isinstance(value, (int, float)) and (0 <= value < _LOWEST if op == "max" else value == (op == "add"))
+
+
+def _opposed(flow: Flow, op: str, constant: Term, data: Term) -> Obj | None:
+    """The array by whose elements ``data`` comes to the wrong side of a constant where they are of the one sign and all
+    others of the other: one factor of dot products."""
+    if op not in ("max", "min") or not _may_be_wrong(op, constant):
+        return None
+    both = _made(flow, op)
+    if both.of(data) is None:
+        return None
+    for obj in sorted(both.arrays, key=lambda x: x.name):
+        made = _made(flow, op, obj).of(data)
+        if made is not None and (made < 0 if op == "max" else made > 0):
+            return obj
+    return None
+
+
+@lru_cache(maxsize=8)
+def _made(flow: Flow, op: str, opposed: Obj | None = None) -> _Made:
     """One for all accumulators of the kernel that is being looked at."""
-    return _Made(flow, op)
+    return _Made(flow, op, opposed)
 
 
 class _Made:
     """What comes of data where all elements of memory that it is made of lie on the wrong side for an operation, and
-    parameters and what is loaded for all threads are 1."""
+    parameters and what is loaded for all threads are 1. The elements of an ``opposed`` array lie on the other side."""
 
-    def __init__(self, flow: Flow, op: str) -> None:
-        self.flow, self.inputs = flow, _WRONG_SIDE[op]
+    def __init__(self, flow: Flow, op: str, opposed: Obj | None = None) -> None:
+        self.flow, self.inputs, self.opposed = flow, _WRONG_SIDE[op], opposed
+        self.arrays: dict[Obj, None] = {}
+        """What such elements have been of."""
         self.worst: Callable[[list[float]], float] = min if op == "max" else max
         self.open: set[Term] = set()
         self.elements = False
         self.known: dict[object, tuple[float | None, bool]] = {}
         self.stores: dict[Obj, list[Term]] = {}
+        self.former: dict[Term, Obj] = {}
+        """What elements have held, as `+=` takes it, and what they are elements of."""
+        self.started: dict[Obj, list[Term]] = {}
+        """What those begin with: whatever else is stored but by `+=`."""
         for access in flow.accesses:
             if access.value is not None and _combines(access) is None:
                 self.stores.setdefault(access.obj, []).append(access.value)
+                if access.mode != "rw":
+                    self.started.setdefault(access.obj, []).append(access.value)
+                elif access.value.args:
+                    self.former[t.bare(access.value.args[0])] = access.obj
 
     def of(self, data: Term) -> float | None:
         """The value; None where it is made of something else, or of elements that are never negative."""
@@ -306,7 +343,8 @@ class _Made:
             return self._gathered(info.data)
         if info.kind not in ("load", "param"):
             return None
-        stored = [x for x in self._stored(leaf) if x not in self.open] if info.kind == "load" else []
+        known = self._stored(leaf) if info.kind == "load" else ()
+        stored = [x for x in known if x.op == "const" or x not in self.open]
         if stored:
             self.open.update(stored)
             made = self._worst(stored)
@@ -316,11 +354,21 @@ class _Made:
         if not signed or not _is_element(leaf):
             return 1
         self.elements = True
-        return self.inputs
+        array = self._array(leaf)
+        if array is not None:
+            self.arrays[array] = None
+        return self.inputs if array is None or array is not self.opposed else -self.inputs
 
-    def _stored(self, leaf: Term) -> Iterator[Term]:
+    def _array(self, leaf: Term) -> Obj | None:
+        """What a value was loaded from."""
+        found: Obj | None = self.former.get(leaf, leaf.data.data)
+        return found
+
+    def _stored(self, leaf: Term) -> list[Term]:
         """What the function itself has stored in an array by the time that an element of it is loaded."""
-        return (x for x in self.stores.get(leaf.data.data, ()) if x.key <= leaf.key)
+        array = self._array(leaf)
+        stores = self.started if leaf in self.former else self.stores
+        return [x for x in stores.get(array, ()) if x.key <= leaf.key] if array is not None else []
 
     def _gathered(self, info: Induction) -> float | None:
         """What a variable holds after a loop that gathers data in it, in which other lanes have what this one has."""
@@ -434,16 +482,25 @@ def _draft(kernel: Kernel, fill: _Fill) -> Draft | None:
     how = "fills the places out of range of" if fill.cond is not None else "is where"
     tail = "" if fill.cond is not None else " starts"
     signed = fill.op == "max" and isinstance(type_, Int)
+    values: dict[str, int | str] = {"every input": inputs, "result": str(made)}
+    if fill.opposed is not None:
+        values = {"inputs": inputs, f"inputs in {fill.opposed.name}": -inputs, "result": str(made)}
     text = (
-        f"`{spelled}` {how} a {name}{tail} and is not its identity: {at}of inputs that are all {inputs} it makes "
-        f"{made:g}{support.EXACT if exact else ''}"
+        f"`{spelled}` {how} a {name}{tail} and is not its identity: {at}of inputs that are "
+        f"{_inputs(fill)} it makes {made:g}{support.EXACT if exact else ''}"
     )
     level: Level | None = "warning" if signed or exact else None
     return Draft(
         "CL401", fill.fn, fill.fn.file, fill.start, fill.end, text, _HELP[fill.op],
-        Witness(sizes, None if exact else grid, block, thread, {"every input": inputs, "result": str(made)}),
+        Witness(sizes, None if exact else grid, block, thread, values),
         (), level, fix=_repair(fill),
     )  # fmt: skip
+
+
+def _inputs(fill: _Fill) -> str:
+    """What the inputs are that show the fault."""
+    number = _WRONG_SIDE[fill.op]
+    return f"{number}, and {-number} in `{fill.opposed.name}`," if fill.opposed is not None else f"all {number}"
 
 
 def _repair(fill: _Fill) -> FixDraft | None:
@@ -472,9 +529,12 @@ def experiment_cl401(bench: Bench) -> Plan:
     ops = set(_used(chosen.kernel))
     op = found.op if found is not None else next(iter(sorted(ops)), "max")
     chosen.harness.constant = _WRONG_SIDE[op]
+    if found is not None and found.opposed is not None:
+        chosen.harness.opposed = frozenset([found.opposed.name])
     stores = [a for a in chosen.kernel.flow.accesses if a.mode != "r"]
     names = {a.obj.name for a in stores if a.obj.kind == "global" and _holds_data(stores, a, set())}
-    beyond = oracle.beyond(op, _WRONG_SIDE[op], names)
+    of = _inputs(found).rstrip(",") if found is not None else f"all {_WRONG_SIDE[op]}"
+    beyond = oracle.beyond(op, _WRONG_SIDE[op], names, of)
 
     def judge(run: Run) -> Fault | None:
         if found is not None and not names:
