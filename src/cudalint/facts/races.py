@@ -326,21 +326,23 @@ class _Touch:
 
 
 class _Cell:
-    """What was done at one address: of each warp two threads of each mode, and the last write of each thread."""
+    """What was done at one address: of each warp two threads of each mode and member, and the last write of each
+    thread."""
 
     __slots__ = ("kept", "writers")
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[int, str], list[_Touch]] = {}
+        self.kept: dict[tuple[int, str, tuple[str, ...]], list[_Touch]] = {}
         self.writers: dict[int, _Touch] = {}
 
     def note(self, touch: _Touch) -> None:
         mode = touch.access.mode
         if mode == "w":
             self.writers[touch.thread] = touch
-        kept = self.kept.get((touch.warp, mode))
+        key = touch.warp, mode, touch.access.part
+        kept = self.kept.get(key)
         if kept is None or kept[0].phase != touch.phase or kept[0].interval != touch.interval:
-            self.kept[touch.warp, mode] = [touch]
+            self.kept[key] = [touch]
         elif len(kept) == 1 and kept[0].thread != touch.thread:
             kept.append(touch)
 
@@ -355,14 +357,16 @@ class Replay:
     Addresses are compared with the parameters that nothing fixes left open: rows whose length is a parameter do
     not overlap, whatever it is. Where ``same`` says which parameters are one buffer, numbers are compared.
 
-    A thread that data may keep away (``if (a[i] > 0)``) is not counted, unless ``data`` says that any may pass.
+    A thread that data may keep away (``if (a[i] > 0)``) is not counted, unless ``data`` says that any may pass, or
+    ``given`` that the data of some arrays is such that it may.
     """
 
     def __init__(
         self, flow: Flow, launched: Launched, threads: Sequence[Thread], wanted: Iterable[Access], *,
         across: bool = False, apart: bool = False, same: Mapping[Obj, Obj] | None = None, data: bool = False,
+        given: frozenset[Obj] = frozenset(),
     ) -> None:  # fmt: skip
-        self.apart, self.same, self.data = apart, same or {}, data
+        self.apart, self.same, self.data, self.given = apart, same or {}, data, given
         self.free = launched.free if same is None else frozenset()
         self.launched, self.threads, self.across = launched, threads, across
         self.wanted = set(wanted)
@@ -488,7 +492,10 @@ class Replay:
         for value, env in zip(state, self.envs):
             if value:
                 holds = self.value(term, env)
-                value = _MAYBE if holds is None else value if holds else _NO
+                if holds is None:
+                    value = value if self.given and asks_alone(term, self.given) else _MAYBE
+                elif not holds:
+                    value = _NO
             result.append(value)
         return result
 
@@ -773,6 +780,17 @@ def is_of_data(term: Term) -> bool:
         bool(loads)
         and all(x.data.kind in _SHARED_BY_ALL for x in leaves - loads)
         and all(getattr(x.data.data, "kind", "") in ("global", "constant") for x in loads)
+    )
+
+
+def asks_alone(term: Term, arrays: frozenset[Obj]) -> bool:
+    """Whether a test asks for elements of ``arrays``, and for nothing else but places and sizes."""
+    loads = {x for x in t.leaves(term) if x.data.kind == "load"}
+    others = (x for x in t.leaves(term) if x not in loads)
+    return (
+        bool(loads)
+        and all(x.data.data in arrays for x in loads)
+        and all(x.data.kind in _SHARED_BY_ALL or x.data.kind in ("tid", "bid", "count", "loop") for x in others)
     )
 
 

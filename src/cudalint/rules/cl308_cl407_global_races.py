@@ -426,20 +426,50 @@ def _stencil(kernel: Kernel, item: _InPlace, launched: Launched) -> Meeting | No
             numbers.append(abs(sum(c * _product(m, launched) for m, c in p.items())))
         except t.Undefined:
             continue
-    threads, same = races.spread(launched, dict.fromkeys(numbers)), _aliases(kernel)
+    threads = races.spread(launched, dict.fromkeys(numbers))
     try:
-        found = [x for pair in item.crossing for x in _partners(pair, threads[:_READERS], launched)]
+        partners = [x for pair in item.crossing for x in _partners(pair, threads[:_READERS], launched)]
     except t.Undefined:
-        found = []
-    threads = list(dict.fromkeys([*threads, *found]))
+        partners = []
+    threads = list(dict.fromkeys([*threads, *partners]))
+    given = frozenset([x.obj for x in accesses])
+    found = _met(kernel, launched, threads, accesses)
+    if found is None and any(_changes(x, given) for x in accesses if x.mode != "r"):
+        found = _met(kernel, launched, threads, {x for x in accesses if x.mode != "r" or not _asks(x, given)}, given)
+    return found
+
+
+def _met(
+    kernel: Kernel, launched: Launched, threads: list[Thread], accesses: set[Access],
+    given: frozenset[Obj] = frozenset(),
+) -> Meeting | None:  # fmt: skip
+    """The first meeting, where data of the arrays ``given`` may be whatever it takes."""
+
+    def replay(*, apart: bool) -> races.Replay:
+        return races.Replay(
+            kernel.flow, launched, threads, accesses, across=True, apart=apart, same=_aliases(kernel), given=given
+        )
+
     # Where blocks keep to parts of their own, or there is one block and barriers in it, CL304 speaks.
     if any(x > 1 for x in launched.grid):
-        apart = races.Replay(kernel.flow, launched, threads, accesses, across=True, apart=True, same=same)
-        if _beside(apart) is None:
+        if _beside(replay(apart=True)) is None:
             return None
     elif any(x.scope == "block" for x in kernel.flow.barriers):
         return None
-    return _beside(races.Replay(kernel.flow, launched, threads, accesses, across=True, same=same))
+    return _beside(replay(apart=False))
+
+
+def _asks(access: Access, arrays: frozenset[Obj]) -> bool:
+    """Whether the elements of some arrays decide if an access is made."""
+    return any(races.asks_alone(x, arrays) for x in conjuncts(access.guard))
+
+
+def _changes(write: Access, arrays: frozenset[Obj]) -> bool:
+    """Whether a store is made where the elements of some arrays ask for it, and is not one of those that come to the
+    same in the end: a mark that is set, the least of neighbours that is kept."""
+    value = t.bare(write.value) if write.value is not None else None
+    compared = {t.bare(y) for x in conjuncts(write.guard) if x.op in ("lt", "le") for y in x.args}
+    return value is not None and value.op != "const" and value not in compared and _asks(write, arrays)
 
 
 def _partners(pair: tuple[Access, Access], readers: list[Thread], launched: Launched) -> Iterator[Thread]:
