@@ -66,15 +66,15 @@ def _shape(launch: Launch) -> tuple[object, ...]:
     shared = () if event.shared is None else (event.shared,)
     sizes = {x for term in (*(launch.grid or ()), *(launch.block or ()), *shared) for x in t.leaves(term)}
     sizes.update(x for term in launch.mapping.values() for x in t.leaves(term))
-    related = concerning(launch, sizes)
+    related = concerning(launch.conditions, sizes)
     return launch.kernel, launch.host, _path(launch), launch.grid, launch.block, event.shared, related
 
 
-def concerning(launch: Launch, sizes: Iterable[Term]) -> frozenset[Term]:
-    """What holds at a launch that speaks of some sizes, directly or through others."""
+def concerning(conditions: Iterable[Term], sizes: Iterable[Term]) -> frozenset[Term]:
+    """The conditions that speak of some sizes, directly or through others."""
     reached = set(sizes)
     found: set[Term] = set()
-    others = [(x, t.leaves(x)) for x in launch.conditions]
+    others = [(x, t.leaves(x)) for x in conditions]
     while more := [pair for pair in others if not pair[1].isdisjoint(reached)]:
         found.update(x for x, _ in more)
         reached.update(*(leaves for _, leaves in more))

@@ -99,7 +99,7 @@ def _asked(launch: Launch, division: Term) -> tuple[object, ...]:
     """All of a launch that it hangs on whether a division of its grid goes wrong."""
     sizes = search.leaves_of([division, *(launch.grid or ()), *(launch.block or ())])
     strides = launch.kernel is not None and tuple(map(launch.kernel.layout.strides, "xyz"))
-    return launch.grid, launch.block, strides, concerning(launch, sizes)
+    return launch.grid, launch.block, strides, concerning(launch.conditions, sizes)
 
 
 def _told(launch: Launch, place: Operation, type_: Int) -> object:

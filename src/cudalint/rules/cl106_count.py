@@ -12,6 +12,7 @@ from cudalint.facts.ids import GDIM
 from cudalint.facts.kernels import ids_of
 from cudalint.facts.model import GRID_X_MAX, GRID_YZ_MAX
 from cudalint.facts.reach import Reach
+from cudalint.facts.roots import concerning
 from cudalint.findings import Witness, digits
 from cudalint.ir import nodes as ir
 from cudalint.ir.types import U32, Int
@@ -242,17 +243,31 @@ def _draft(
 ) -> Draft | None:  # fmt: skip
     """The finding at the smallest count that is cut and launched all the same; ``axis`` is that of the grid which the
     count goes into."""
+    if any(x.data.kind in ("loop", "exit", "phi") for x in t.leaves(count)):
+        return None  # followed round a loop: what bounds it is not known here
+    conditions = width.on_the_way(launch, place)
+    if width.contradictory(conditions):
+        return None  # it goes into another launch
+    # Dispatches write one launch many times, under conditions that do not concern the count.
+    sizes = search.leaves_of([count, *(launch.grid or ()), *(launch.block or ())])
+    spots = [fn.file.span(x.start, x.end).place for fn, x in ((place.fn, node), (launch.event.fn, launch.event.node))]
+    asked = "cut", count, top, to, what, axis, *spots, launch.grid, launch.block, concerning(conditions, sizes)
+    known = launch.flow.answers
+    if asked not in known:
+        known[asked] = _searched(launch, conditions, reach, count, top, place, node, what, to, axis)
+    return known[asked]  # type: ignore[return-value]  # put there above
+
+
+def _searched(
+    launch: Launch, conditions: list[Term], reach: Reach, count: Term, top: int, place: Event, node: Node, what: str,
+    to: Int, axis: int | None,
+) -> Draft | None:  # fmt: skip
     config, fn = launch.config, place.fn
     leaves = t.leaves(count)
-    if any(x.data.kind in ("loop", "exit", "phi") for x in leaves):
-        return None  # followed round a loop: what bounds it is not known here
     fixed = width.defaults(launch, leaves - {t.bare(count)}, config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-reach.high(x), x.key))
     # What a function nobody sees makes of its arguments (the bits of a type) is not what grows beside sizes.
     free = [x for x in free if search.is_size(x)] or free
-    conditions = width.on_the_way(launch, place)
-    if width.contradictory(conditions):
-        return None  # it goes into another launch
     asked = [*w.relevant(conditions, leaves), *(launch.grid or ())]
     held = (int(c) for c in w.constants(asked) if 0 < c <= _EDGE)
     beyond = sorted({1, *(n for c in held for n in (c, c + 1))})

@@ -11,6 +11,7 @@ from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
+from cudalint.facts.roots import concerning
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits
 from cudalint.ir.types import I64, Float
@@ -143,7 +144,7 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     assert launch.grid is not None and launch.block is not None
     if any(c.loop is not None for c in group) or axis != group[0].axes[0]:
         return None
-    first, axes = group[0], group[0].axes
+    first = group[0]
     at = "xyz".index(axis)
     has_block = any(BID[a] in first.ids for a in kernels.AXES)
     if not has_block and t.bare(launch.grid[at]) is not t.const(1, t.bare(launch.grid[at]).type):
@@ -167,27 +168,10 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     if _covers(launch, at, first, group, limits):
         return None
 
-    cases: dict[tuple[int, ...], Case | None] = {}
-    powers = _powers(launch)
-
-    def goal(env: w.Assignment, *, empty: bool = False) -> bool:
-        key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
-        if key not in cases:
-            cases[key] = kernels.case(launch, env)
-        case = cases[key]
-        if any(v & v - 1 for x, v in env.items() if x in powers):
-            return False
-        if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
-            return False
-        sizes = [(case.reach(c), _size(case, c) - c.inclusive) for c in group]
-        return all(reach < size <= _MOST for reach, size in sizes)
-
-    leaves = search.ordered(limits, [*blocks, *threads, *launch.grid, *launch.block])
-    tries = search.edges(launch, [*blocks, *threads, *limits, _share(launch, first)])
-    for item in group:
-        tries |= launches.reaches(launch, leaves, item)
-    tries |= _scaled(tries, limits)
-    env = _search(goal, leaves, launch, tries)
+    known, asked = launch.flow.answers, _asked(launch, group, limits)
+    if asked not in known:
+        known[asked] = _lacking(launch, group, limits, [*blocks, *threads])
+    env: w.Assignment | None = known[asked]  # type: ignore[assignment]  # put there above
     if env is None:
         return None
     case = kernels.case(launch, env)
@@ -206,6 +190,43 @@ def _group(launch: Launch, axis: str, group: list[Coordinate]) -> Short | None:
     plain = t.leaves(limits[0]) and shapes.positive(t.poly(limits[0]))
     words = f"{t.show(limits[0])} {unit.many}" if plain else unit.counted(size)
     return Short(axis, case, env, reach, size, words, floored, first)
+
+
+def _asked(launch: Launch, group: list[Coordinate], limits: list[Term]) -> object:
+    """All that :func:`_lacking` looks at: dispatches launch one grid for many instances of a kernel."""
+    indices = [launch.at_launch(from_poly(c.index, I64)) for c in group]
+    items = tuple((limit, index, c.ids, c.inclusive, c.last) for c, limit, index in zip(group, limits, indices))
+    sizes = search.leaves_of([*limits, *indices, *(launch.grid or ()), *(launch.block or ())])
+    return "lacking", launch.grid, launch.block, items, concerning(launch.conditions, sizes)
+
+
+def _lacking(
+    launch: Launch, group: list[Coordinate], limits: list[Term], dimensions: list[Term]
+) -> w.Assignment | None:
+    """Sizes at which all coordinates of a group stay below what they are tested against; ``dimensions`` are those of
+    the grid and of the block that they are made of."""
+    axes = group[0].axes
+    cases: dict[tuple[int, ...], Case | None] = {}
+    powers = _powers(launch)
+
+    def goal(env: w.Assignment, *, empty: bool = False) -> bool:
+        key = tuple(env.values())  # of the same sizes in the same order, whichever search asks
+        if key not in cases:
+            cases[key] = kernels.case(launch, env)
+        case = cases[key]
+        if any(v & v - 1 for x, v in env.items() if x in powers):
+            return False
+        if case is None or case.oversized or not (case.empty and case.empty in axes if empty else case.possible):
+            return False
+        sizes = [(case.reach(c), _size(case, c) - c.inclusive) for c in group]
+        return all(reach < size <= _MOST for reach, size in sizes)
+
+    leaves = search.ordered(limits, [*dimensions, *(launch.grid or ()), *(launch.block or ())])
+    tries = search.edges(launch, [*dimensions, *limits, _share(launch, group[0])])
+    for item in group:
+        tries |= launches.reaches(launch, leaves, item)
+    tries |= _scaled(tries, limits)
+    return _search(goal, leaves, launch, tries)
 
 
 def _along(launch: Launch, item: Coordinate) -> tuple[list[Term], list[Term]]:

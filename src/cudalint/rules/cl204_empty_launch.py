@@ -82,7 +82,7 @@ def _asked(launch: Launch, blocks: Term) -> object:
         for access in item.accesses:
             tests.setdefault(access, []).append((limit, item.inclusive, item.axes, item.ids))
     grouped = frozenset(map(tuple, tests.values()))
-    return "empty", blocks, launch.grid, launch.block, grouped, concerning(launch, search.leaves_of(terms))
+    return "empty", blocks, launch.grid, launch.block, grouped, concerning(launch.conditions, search.leaves_of(terms))
 
 
 def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:

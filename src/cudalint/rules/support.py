@@ -236,7 +236,7 @@ def _split(kernel: Kernel, cond: Term, scope: str, given: Sequence[Term]) -> Spl
     for launch in shown:
         terms = [launch.at_launch(x) for x in (cond, *common)]
         sizes = search.leaves_of([*terms, *(launch.grid or ()), *(launch.block or ())])
-        alike.setdefault((launch.grid, launch.block, *terms, concerning(launch, sizes)), launch)
+        alike.setdefault((launch.grid, launch.block, *terms, concerning(launch.conditions, sizes)), launch)
     for launch in alike.values():
         found = _split_at(launch, cond, data, scope, common)
         if found is not None:
