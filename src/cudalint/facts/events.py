@@ -167,6 +167,17 @@ def conjuncts_of(term: Term) -> Iterator[Term]:
             yield item
 
 
+def disjuncts_of(term: Term) -> Iterator[Term]:
+    """The conditions that ``||`` joins in ``term``."""
+    stack = [term]
+    while stack:
+        item = stack.pop()
+        if item.op == "lor":
+            stack.extend(item.args)
+        else:
+            yield item
+
+
 class Induction:
     """A variable that a loop changes. Its value on pass k is ``init + k * step`` when ``step`` is not None.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
 from cudalint.facts import terms as t
-from cudalint.facts.events import Closure, Pointer, Record, chain, conjuncts, conjuncts_of
+from cudalint.facts.events import Closure, Pointer, Record, chain, conjuncts, conjuncts_of, disjuncts_of
 from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.kernels import Layout
 from cudalint.facts.passed import constructed, stated
@@ -279,23 +279,32 @@ class Launch:
                     # What it asks of the launch is for the launch to keep.
                     if not any(leaf.data.kind in _LAUNCH_ATOMS for leaf in t.leaves(term)):
                         self._conditions.extend(x for x in conjuncts_of(self.at_launch(term)) if x.op != "const")
+            self._conditions.extend(_remaining(self._conditions))
             self._conditions.extend(_carried(self._conditions))
         return self._conditions
 
     def checked(self) -> list[Term]:
         """What the host makes sure of: its checks and branches on the way to the launch."""
-        found = list(conjuncts(self.event.guard))
+        written = list(conjuncts(self.event.guard))
+        found = [*written]
         found.extend(stated(self, self.callers) if self.callers else ())
         found.extend(self._handed())
         found.extend(constructed(self) if self.flow.members else ())
         found.extend(_fitting(self.event.shared) if self.event.shared is not None else ())
         found.extend(_whole_rows([*(self.grid or ()), *self.mapping.values()], self.block or ()))
+        first: dict[Term, Term] = {}
         for guard in chain(self.event.guard):
             if guard.loop is not None:
                 # Where a loop's body runs at all, its test held on the first pass.
                 steps = guard.loop.inductions.values()
-                first = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
-                found.extend(x for x in conjuncts_of(t.substitute(guard.term, first)) if x.op != "const")
+                begun = {x.term: x.init for x in steps if x.term is not None and x.init is not None}
+                found.extend(x for x in conjuncts_of(t.substitute(guard.term, begun)) if x.op != "const")
+                # What is kept from one pass to the next (`if (n == done) break; … done = n;`) is at first nothing of
+                # the kind: a case that shows something is of the first pass.
+                first.update((x.term, begun[x.term]) for x in steps if x.term in begun and x.step is None)
+        for term in written if first else ():
+            if term.op == "ne" and not t.leaves(term).isdisjoint(first):
+                found.extend(x for x in conjuncts_of(t.substitute(term, first)) if x.op != "const")
         return found
 
     def _handed(self) -> Iterator[Term]:
@@ -385,6 +394,19 @@ def _named(event: LaunchEvent, kernel: FunctionDecl) -> Iterator[tuple[Term, Ter
                 value = literals.number(macro.body.decode("utf-8", "replace"))[1]
             if isinstance(value, int):
                 yield leaf, t.const(value, I64)
+
+
+def _remaining(conditions: list[Term]) -> list[Term]:
+    """What is left of alternatives of which the other conditions rule out all but one: what one side of a branch
+    checks holds where the same branch is taken again."""
+    found: list[Term] = []
+    either = [x for x in conditions if x.op == "lor"]
+    known = set(conditions) if either else set()
+    for condition in either:
+        possible = [x for x in disjuncts_of(condition) if known.isdisjoint(map(t.lnot, conjuncts_of(x)))]
+        if len(possible) == 1:
+            found.extend(x for x in conjuncts_of(possible[0]) if x not in known)
+    return found
 
 
 def _carried(conditions: list[Term]) -> list[Term]:
