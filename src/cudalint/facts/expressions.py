@@ -406,11 +406,11 @@ class Expressions(Places):
                     if name in fields or not isinstance(field_type, (Int, Float)) or len(args) > 1:
                         continue
                     start = type_.defaults.get(name)
-                    if start is None:
+                    if start is None and not type_.built:
                         fields[name] = const(0, field_type)
                     elif isinstance(start, ir.Const) and isinstance(start.type, (Int, Float)):
                         fields[name] = self.convert(self.term(self.value(start)), field_type, start)
-            return Record(type_.name, type_, fields)
+            return Record(type_.name, type_, fields, UNKNOWN if self.device and type_.built else 0)
         if isinstance(type_, (Int, Float)):
             if not args:
                 return const(0, type_)

@@ -573,7 +573,7 @@ class Typer:
         """Fill in fields, size and alignment of a class."""
         fields: dict[str, Type] = {}
         result.fields = fields
-        result.defaults, result.fixed, result.refs, result.bases = {}, set(), set(), []
+        result.defaults, result.fixed, result.refs, result.bases, result.built = {}, set(), set(), [], False
         union = decl.node.type == "union_specifier"
         size: int | None = 0
         align = 1
@@ -600,6 +600,7 @@ class Typer:
                             result.defaults.update(type_.defaults)
                             result.fixed.update(type_.fixed)
                             result.refs.update(type_.refs)
+                            result.built = result.built or type_.built
                         size = (
                             self.place(size, type_, union)
                             if size is not None and getattr(type_, "fields", None)
@@ -610,6 +611,7 @@ class Typer:
                         align = max(align, alignment(type_))
         for child in body.children if body is not None else ():
             kind = child.type
+            result.built = result.built or _is_constructor(child)
             if kind == "declaration" or kind == "function_definition":
                 if "virtual" in (c.type for c in child.children):
                     size = None
@@ -761,6 +763,18 @@ def _defaults(field: Node) -> dict[int, Node]:
         elif role == "default_value" and of is not None:
             found[of.id] = child
     return found
+
+
+def _is_constructor(node: Node) -> bool:
+    """Whether a member of a class is a constructor that does something."""
+    if node.type == "template_declaration":
+        node = node.named_children[-1]
+    if node.type not in ("declaration", "function_definition") or node.child_by_field_name("type") is not None:
+        return False
+    declarator = node.child_by_field_name("declarator")
+    named = declarator.child_by_field_name("declarator") if declarator is not None else None
+    given = ("default_method_clause", "delete_method_clause")
+    return named is not None and named.type == "identifier" and not any(x.type in given for x in node.children)
 
 
 def _is_pointer(node: Node) -> bool:

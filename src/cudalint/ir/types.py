@@ -164,13 +164,14 @@ class Array(Type):
 class Struct(Type):
     """A class type. ``fields`` maps names to types in order; None when the body was not seen. ``defaults`` are
     what some of them start as where nothing else is said; ``fixed`` are the const ones, ``refs`` the references;
-    ``bases`` the classes it is made of.
+    ``bases`` the classes it is made of. ``built`` tells of a constructor of its own: what that leaves in a field is for
+    it to say.
 
     Instances are made by :func:`struct` (interned by qualified name and declaring file), so two
     projects' ``Params`` never mix.
     """
 
-    __slots__ = ("align", "bases", "defaults", "fields", "fixed", "key", "name", "packed_size", "refs")
+    __slots__ = ("align", "bases", "built", "defaults", "fields", "fixed", "key", "name", "packed_size", "refs")
     name: str
     key: object
     fields: dict[str, Type] | None
@@ -180,12 +181,13 @@ class Struct(Type):
     fixed: set[str]
     refs: set[str]
     bases: list[Struct]
+    built: bool
 
     def __new__(cls, name: str, key: object = None) -> Struct:
         self = _intern(cls, name, key)
         if not hasattr(self, "name"):
             self.name, self.key, self.fields, self.packed_size, self.align = name, key, None, None, None
-            self.defaults, self.fixed, self.refs, self.bases = {}, set(), set(), []
+            self.defaults, self.fixed, self.refs, self.bases, self.built = {}, set(), set(), [], False
         return self
 
     @property
