@@ -275,6 +275,16 @@ def _rounding(walker: Walker, node: ir.Call, name: str) -> Value:
     return t.make("call", type_, *args, data=ROUNDING[name])
 
 
+def _exponent(walker: Walker, node: ir.Call, _name: str) -> Value:
+    """``frexp(x, &exponent)``: the power of two just above x."""
+    args = [walker.value(a) for a in node.args]
+    result = walker.unseen(node, args)
+    if len(args) == 2 and isinstance(args[0], Term) and isinstance(args[1], Pointer) and args[1].obj.data is not None:
+        power = t.make("call", I32, args[0], data="exponent")
+        walker.write(("var", *args[1].obj.data), power, node.args[1], node.args[1])
+    return result
+
+
 def _absolute(walker: Walker, node: ir.Call, _name: str) -> Value:
     args = [walker.term(walker.value(a)) for a in node.args]
     return t.make("call", args[0].type if args else None, *args, data="abs")
@@ -641,6 +651,7 @@ _HANDLERS: dict[str, Any] = {
     **dict.fromkeys(("__mul24", "__umul24"), _multiply),
     **dict.fromkeys(ROUNDING, _rounding),
     **dict.fromkeys(("abs", "labs", "llabs"), _absolute),
+    **dict.fromkeys(("frexp", "frexpf"), _exponent),
     **dict.fromkeys(_LOADS, _load),
     **dict.fromkeys(_STORES, _store),
     **dict.fromkeys(THREAD_RESULTS, _thread_result),

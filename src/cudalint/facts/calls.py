@@ -138,7 +138,7 @@ PURE = frozenset(
 ROUNDING = {
     name + suffix: operator
     for operator, names in {
-        **{x: (x,) for x in ("ceil", "floor", "trunc", "sqrt", "fabs", "log2", "pow", "exp2")},
+        **{x: (x,) for x in ("ceil", "floor", "trunc", "sqrt", "fabs", "log2", "logb", "pow", "exp2")},
         "rint": ("rint", "lrint", "llrint", "nearbyint"),
         "round": ("round", "lround", "llround"),
     }.items()

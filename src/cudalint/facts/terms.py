@@ -382,6 +382,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": math.ceil, "floor": math.floor, "round": lambda x: math.floor(x + 0.5) if x >= 0 else -math.floor(0.5 - x),
     "trunc": math.trunc, "rint": round, "sqrt": math.sqrt, "fabs": abs, "abs": abs, "log2": math.log2,
     "exp2": lambda x: 2.0**x, "pow": math.pow, "log": math.log, "gcd": math.gcd,
+    "logb": lambda x: math.frexp(x)[1] - 1 if x else -math.inf, "exponent": lambda x: math.frexp(x)[1],
 }  # fmt: skip
 #: What Python raises where C++ leaves the result undefined, or where a value is not of the kind expected.
 _FAULTS = (ZeroDivisionError, OverflowError, ValueError, TypeError)
