@@ -347,8 +347,9 @@ class Case:
 
     @property
     def oversized(self) -> bool:
-        """Whether no device takes a block of so many threads, however many blocks there are."""
-        x, y, z = self.block
+        """Whether no device takes a block of so many threads, however many blocks there are. None on one axis does not
+        make it any smaller on another."""
+        x, y, z = (max(1, extent) for extent in self.block)
         return z > 64 or x * y * z > 1024
 
     def number(self, p: Poly) -> int:
