@@ -202,6 +202,14 @@ def _told(launch: Launch, size: Term) -> list[Term]:
     return [] if told else list(dict.fromkeys(sizes))
 
 
+def _is_walked(launch: Launch, size: Term) -> bool:
+    """Whether the kernel goes over the elements in a loop: a thread's own number is that of a worker then, whose part
+    of the result has a place of its own."""
+    assert launch.kernel is not None
+    limits = [launch.at_launch(from_poly(x.limit, I64)) for x in launch.kernel.layout.coordinates if x.strides_grid]
+    return not t.leaves(size).isdisjoint(search.leaves_of(limits))
+
+
 def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) -> _Limit | None:
     """The size that the grid is computed from, along one axis; ``alone`` is the address where it has no other.
 
@@ -217,10 +225,11 @@ def _size(launch: Launch, axis: Axis, alone: Poly | None, pitch: Term | None) ->
     rest = shapes.without(alone or {}, axis.ids)
     before = rest if any(c < 0 for c in rest.values()) else None
     others = [pitch] if pitch is not None else _told(launch, size) if alone is not None else []
+    walked = _is_walked(launch, size)
 
     def element(case: Case) -> int:
         by, each = int(t.evaluate(divisor, case.host)), case.number(share)
-        if each < 1 or by % each or case.block[at] > each:
+        if each < 1 or by % each or case.block[at] > each or (walked and by > each):
             raise t.Undefined  # the grid counts something else
         if alone is not None and by > each:
             return tiles.settled(case, alone).peak(alone)  # which of its elements a thread comes to here
