@@ -240,6 +240,8 @@ class Places(Contents):
             elif source.op == "atom" and isinstance(type_, Struct) and source.data.name == str(type_):
                 source.data.name = var.name  # made here: `std::vector<int> v(n);`
             if type_ is DIM3:
+                if value.type is None:
+                    return Record(var.name, DIM3, {}, value.data.level if value.op == "atom" else 0)  # may be one too
                 return Record(
                     var.name, DIM3, {"x": self.convert(value, U32, node), "y": const(1, U32), "z": const(1, U32)}
                 )
