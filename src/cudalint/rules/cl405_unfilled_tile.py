@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import islice, product
+from itertools import compress, islice, product
 from typing import TYPE_CHECKING, Any
 
 from cudalint.contracts import block as needs
@@ -54,17 +54,22 @@ class _Step(NamedTuple):
     place: Term
 
 
+_Unfilled = tuple[list[tuple["Triple", int]], bool]
+"""Threads that read what nobody stored, with the positions; whether anybody stored at all."""
+
+
 class _Spent(Exception):
     """The budget of a kernel is spent."""
 
 
 class _Budget:
-    """Accesses that may still be evaluated."""
+    """Accesses that may still be evaluated, and the positions that were found."""
 
-    __slots__ = ("left",)
+    __slots__ = ("found", "left")
 
     def __init__(self) -> None:
         self.left = _BUDGET
+        self.found: dict[object, list[list[int]] | None] = {}
 
     def take(self, count: int) -> None:
         """_Spent where it does not suffice."""
@@ -194,14 +199,26 @@ def _hole_at(cases: Iterable[Trial], stores: list[_Step], load: _Step, budget: _
 
 
 def _is_own(store: _Step, load: _Step) -> bool:
-    """Whether a thread reads what it has stored itself, under no fewer conditions."""
-    return (
-        store.position is load.position
-        and store.access.seq < load.access.seq
-        and store.access.width >= load.access.width
-        and set(store.guards) <= set(load.guards)
-        and set(store.loops) <= set(load.loops)
-    )
+    """Whether a thread reads what it has stored itself, under no fewer conditions: in the same pass, or in that of a
+    loop which goes through the same passes."""
+    if store.access.seq >= load.access.seq or store.access.width < load.access.width:
+        return False
+    names: dict[Term, Term] = {}
+    for loop in store.loops:
+        if loop not in load.loops:
+            passes = _passes(loop, names)
+            others = (x for x in load.loops if x not in store.loops and x.counter not in names)
+            twin = next((x for x in others if passes and _passes(x, names) == passes), None)
+            if twin is None:
+                return False
+            names[twin.counter] = loop.counter
+    guards = {t.substitute(x, names) for x in load.guards}
+    return t.substitute(load.position, names) is store.position and guards.issuperset(store.guards)
+
+
+def _passes(loop: Loop, names: dict[Term, Term]) -> tuple[Term, ...]:
+    """What the number of a loop's passes is made of, with counters renamed; nothing where that is not known."""
+    return tuple(t.substitute(from_poly(p, I64), names) for p in kernels.trips(loop) or ())
 
 
 def _cases(kernel: Kernel, terms: list[Term], launch: Launch | None) -> Iterator[Trial]:
@@ -229,7 +246,7 @@ def _common_passes(load: _Step, stores: list[_Step], env: dict[Term, Any]) -> It
 def _missing(
     trial: Trial, block: Triple, stores: list[_Step], load: _Step, passes: dict[Term, int], budget: _Budget, *,
     all_read: bool = False,
-) -> tuple[list[tuple[Triple, int]], bool] | None:  # fmt: skip
+) -> _Unfilled | None:  # fmt: skip
     """Threads that stored, and read what nobody stored, with the positions; whether anybody stored at all (a block may
     lie out of range). None where that cannot be told. With ``all_read`` those that stored nothing count as well."""
     anyone = {**trial.at(block, (0, 0, 0)), **passes}
@@ -237,29 +254,54 @@ def _missing(
     stores = [x for x in stores if _holding(x.common, anyone) is not False]
     if not stores:
         return [], False
-    loops = {loop for step in (load, *stores) for loop in step.loops}
+    loops = dict.fromkeys(loop for step in (load, *stores) for loop in step.loops)
     lasts = {x: last_pass(x, anyone) for x in loops if not _of_thread(_trip_leaves(x))}
+    known = {x: t.const(v, x.type) for x, v in anyone.items() if x not in (_X, _Y, _Z)}
+    memo: dict[Term, Term] = {}
     written: set[int] = set()
-    asked: list[tuple[Triple, list[int]]] = []
+    mine = [all_read] * (trial.block[0] * trial.block[1] * trial.block[2])
+    for store in stores:
+        # Blocks and passes that differ in nothing which a store hangs on, and all loads, have it once.
+        passes_of = [p for x in store.loops if x not in lasts for p in kernels.trips(x) or ()]
+        left = (t.substitute(x, known, memo) for x in (store.place, *(from_poly(p, I64) for p in passes_of)))
+        asked = store.access, trial.block, tuple(lasts.get(x) for x in store.loops), *left
+        if asked not in budget.found:
+            budget.found[asked] = _stored(trial, anyone, store, lasts, budget)
+        found = budget.found[asked]
+        if found is None:
+            return None
+        for rank, positions in enumerate(found):
+            if positions:
+                mine[rank] = True
+                written.update(p + k for p in positions for k in range(store.access.width))
+    if any(mine) and not reads:
+        return None
+    asking: list[tuple[Triple, list[int]]] = []
+    env = dict(anyone)
+    for thread in compress(trial.threads(), mine):
+        env[_X], env[_Y], env[_Z] = thread
+        read = _positions(load, env, lasts, budget)
+        if read is None:
+            return None
+        asking.append((thread, read))
+    if asking and not any(found for _, found in asking):
+        return None
+    return [(thread, p) for thread, found in asking for p in found if p not in written], bool(asking)
+
+
+def _stored(
+    trial: Trial, anyone: dict[Term, Any], store: _Step, lasts: dict[Loop, int | None], budget: _Budget
+) -> list[list[int]] | None:
+    """The positions that each thread of a block stores to, by its rank; None where that cannot be told."""
+    result = []
     env = dict(anyone)
     for thread in trial.threads():
         env[_X], env[_Y], env[_Z] = thread
-        mine = False
-        for store in stores:
-            found = _positions(store, env, lasts, budget)
-            if found is None:
-                return None
-            mine = mine or bool(found)
-            width = store.access.width
-            written.update(p + k for p in found for k in range(width))
-        if mine or all_read:
-            found = _positions(load, env, lasts, budget) if reads else None
-            if found is None:
-                return None
-            asked.append((thread, found))
-    if asked and not any(found for _, found in asked):
-        return None
-    return [(thread, p) for thread, found in asked for p in found if p not in written], bool(asked)
+        found = _positions(store, env, lasts, budget)
+        if found is None:
+            return None
+        result.append(found)
+    return result
 
 
 def _trip_leaves(loop: Loop) -> Iterator[Term]:
@@ -269,34 +311,44 @@ def _trip_leaves(loop: Loop) -> Iterator[Term]:
 def _positions(step: _Step, env: dict[Term, Any], lasts: dict[Loop, int | None], budget: _Budget) -> list[int] | None:
     """The positions that a thread comes to, on all passes of loops that have none yet; None where one is not known.
     ``lasts`` are the last passes of the loops in which they are the same for all threads."""
-    envs = [env]
-    for loop in step.loops:
-        following = []
-        for each in envs:
-            if loop.counter in each:
-                following.append(each)
-                continue
-            last = lasts[loop] if loop in lasts else last_pass(loop, each)
-            if last is None and step.access.mode != "w":
-                last = 0
-            if last is None or last >= _MOST_PASSES:
-                return None
-            following += [{**each, loop.counter: k} for k in range(last + 1)]
-        envs = following
-    result = []
-    budget.take(len(envs))
-    for each in envs:
-        at = value(step.place, each)
-        if at is None:  # a part has no value: perhaps one that does not matter
-            here = _holding(step.guards, each)
-            if here is None:
-                return None
-            at = value(step.position, each) if here else _NOWHERE
-        if not isinstance(at, int):
-            return None
-        if at != _NOWHERE:
-            result.append(at)
-    return result
+    result: list[int] = []
+    return result if _come_to(step, step.loops, env, lasts, budget, result) else None
+
+
+def _come_to(
+    step: _Step, loops: list[Loop], env: dict[Term, Any], lasts: dict[Loop, int | None], budget: _Budget,
+    found: list[int],
+) -> bool:  # fmt: skip
+    """Add the positions on all passes of ``loops``; False where one is not known. ``env`` is what it was afterwards."""
+    if loops:
+        loop, *inner = loops
+        if loop.counter in env:
+            return _come_to(step, inner, env, lasts, budget, found)
+        last = lasts[loop] if loop in lasts else last_pass(loop, env)
+        if last is None and step.access.mode != "w":
+            last = 0
+        if last is None or last >= _MOST_PASSES:
+            return False
+        try:
+            for number in range(last + 1):
+                env[loop.counter] = number
+                if not _come_to(step, inner, env, lasts, budget, found):
+                    return False
+        finally:
+            env.pop(loop.counter, None)
+        return True
+    budget.take(1)
+    at = value(step.place, env)
+    if at is None:  # a part has no value: perhaps one that does not matter
+        here = _holding(step.guards, env)
+        if here is None:
+            return False
+        at = value(step.position, env) if here else _NOWHERE
+    if not isinstance(at, int):
+        return False
+    if at != _NOWHERE:
+        found.append(at)
+    return True
 
 
 def _holding(guards: list[Term], env: dict[Term, Any]) -> bool | None:
