@@ -99,10 +99,19 @@ def _tried(
     exchange: tuple[Term | None, Term | None, Term | None],
 ) -> _Fault | None:  # fmt: skip
     asked = [*(c.term for c in conditions), *(x for x in exchange if x is not None)]
+    leaves = {x for term in asked for x in t.leaves(term)} | {c.earlier for c in conditions}
+    leaves |= {y for x in leaves if x is not None and x.data.kind == "load" for i in x.data.inputs for y in t.leaves(i)}
+    common = [x for x in leaves if x is not None and x.data.kind != "tid"]
+    seen: set[object] = set()
     for trial in islice(trials(kernel, asked, shared=True, promised=False), _TRIALS):
         if not _whole_warps(trial):
             continue
         for block in trial.blocks():
+            env = trial.at(block, (0, 0, 0))
+            known = trial.launch, trial.block, tuple(map(env.get, common))
+            if known in seen:
+                continue  # nothing tells this block from one that was looked at
+            seen.add(known)
             for warp in _warps(trial.block):
                 found = _in_warp(event, conditions, exchange, trial, block, warp)
                 if found is not None and _counts(kernel, found):
