@@ -691,10 +691,10 @@ class Replay:
         running = self.truth(loop.guard)
         if not any(running):
             return
-        inductions = list(loop.inductions.values())
+        # No sum of floats is followed.
+        inductions = [x for x in loop.inductions.values() if x.term is not None and not isinstance(x.term.type, Float)]
         for info in inductions:
-            for env, value in zip(self.envs, self.values(info.init)):
-                self.put(env, info.term, value)
+            self.put_all(info.term, self.values(info.init))
         outer, self.memo = self.memo, {}
         before = self.passes
         post = isinstance(loop.node, While) and loop.node.post
@@ -717,13 +717,11 @@ class Replay:
                 self.test(loop, running)
             values = [self.values(info.next) for info in inductions]
             for info, each in zip(inductions, values):
-                for env, value in zip(self.envs, each):
-                    self.put(env, info.term, value)
+                self.put_all(info.term, each)
         self.running.pop(loop, None)
         self.memo, self.passes = outer, before
-        for env in self.envs:
-            for info in inductions:
-                self.put(env, info.term, None)
+        for info in inductions:
+            self.put_all(info.term, [None] * len(self.envs))
         if not ended and body.sync:
             self.part()  # what the passes not seen come to is not known
 
@@ -734,6 +732,15 @@ class Replay:
         if self.is_uniform(term):
             return [self.value(term, self.envs[0])] * len(self.envs)
         return [self.value(term, env) for env in self.envs]
+
+    def put_all(self, atom: Term | None, values: list[Any]) -> None:
+        if atom is not None:
+            self.kept.clear()
+            for env, value in zip(self.envs, values):
+                if value is None:
+                    env.pop(atom, None)
+                else:
+                    env[atom] = value
 
     def put(self, env: dict[Term, Any], atom: Term | None, value: Any) -> None:
         if atom is None:
