@@ -199,10 +199,14 @@ def completed(env: Assignment, conditions: Collection[Term]) -> Assignment | Non
         spoken[told] = {int(c) for c in constants(told)}
     known = spoken[told].union(env.values())
     steps = []
+    given = set(env)
     for leaf in reached[len(env) :]:
+        given.add(leaf)
         fixed = 4 if leaf.data.kind == "sizeof" else assumed(leaf)
         values = instances(leaf) or ([fixed] if fixed is not None else candidates(leaf, known))
-        steps.append((leaf, sorted(values, key=lambda v: v == 0), [c for c, leaves in asked if leaf in leaves]))
+        # Each condition is asked once it has all its values.
+        due = [c for c, leaves in asked if leaf in leaves and leaves <= given]
+        steps.append((leaf, sorted(values, key=lambda v: v == 0), due))
     try:
         return chosen(env, steps, iter(range(_STEPS)))
     except StopIteration:
