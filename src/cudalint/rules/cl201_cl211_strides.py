@@ -336,20 +336,21 @@ def _placing(moving: Poly, values: dict[Term, int], number: Callable[[Poly], int
         (bx, by, bz), (tx, ty, tz) = ([strides.get(ids[a], 0) for a in _AXES] for ids in (BID, TID))
         return lambda b, i: bx * b[0] + by * b[1] + bz * b[2] + tx * i[0] + ty * i[1] + tz * i[2]
 
-    apart: list[Poly] = [{}, {}, {}]  # what the block adds, what the thread adds, what hangs on both
+    by_block: Poly = {}
+    by_thread: Poly = {}
+    by_both: Poly = {}
     for monomial, value in moving.items():
         kinds = {x.data.kind for x in kernels.ids_of(monomial)}
-        apart[0 if kinds == {"bid"} else 1 if kinds == {"tid"} else 2][monomial] = value
-    known: list[dict[Triple, int]] = [{}, {}]
+        part = by_block if kinds == {"bid"} else by_thread if kinds == {"tid"} else by_both
+        part[monomial] = value
+    blocks: dict[Triple, int] = {}
+    threads: dict[Triple, int] = {}
 
-    def read(*place: Triple) -> int:
-        missing = [each not in seen for each, seen in zip(place, known, strict=True)]
-        if any(missing) or apart[2]:
-            values.update(support.coordinates(*place))
-        for each, seen, part, new in zip(place, known, apart, missing):
-            if new:
-                seen[each] = number(part)
-        return sum(seen[each] for each, seen in zip(place, known, strict=True)) + (number(apart[2]) if apart[2] else 0)
+    def read(block: Triple, thread: Triple) -> int:
+        if by_both or block not in blocks or thread not in threads:
+            values.update(support.coordinates(block, thread))
+            blocks[block], threads[thread] = number(by_block), number(by_thread)
+        return blocks[block] + threads[thread] + (number(by_both) if by_both else 0)
 
     return read
 
