@@ -133,13 +133,15 @@ def edges(launch: Launch, terms: Iterable[Term | None]) -> set[int]:
 def smallest(
     goal: Callable[[w.Assignment], bool], leaves: Sequence[Term], launch: Launch, tries: Iterable[int], *,
     block_leaves: Iterable[Term] = (), least: Iterable[Term] = (), zero: Iterable[Term] = (),
+    given: Sequence[Term] = (),
 ) -> w.Assignment | None:  # fmt: skip
-    """The smallest sizes found at which ``goal`` holds and the host's checks let the launch happen.
+    """The smallest sizes found at which ``goal`` holds and the host's checks let the launch happen, and ``given`` too.
 
     The first of ``leaves`` is made as small as possible; those of ``least`` stay at the smallest size that the checks
     allow; as few of ``zero`` as will do are 0. None where no case is found.
     """
     inner, kept, nothing = set(block_leaves), set(least), set(zero)
+    checks = [*launch.conditions, *given]
     sides = _SIDES if sum(bool(t.leaves(x)) for x in launch.block or ()) > 1 else _BLOCKS
     # `block(K / 4)`: K is a size as any other, and its remainders are what matters.
     divided = {
@@ -158,7 +160,7 @@ def smallest(
     for number, leaf in enumerate(leaves):
         info = leaf.data
         fixed = w.assumed(leaf)
-        own = [c for c in launch.conditions if t.leaves(c) == {leaf}]
+        own = [c for c in checks if t.leaves(c) == {leaf}]
 
         def can_be(values: Iterable[int], leaf: Term = leaf, own: Sequence[Term] = own) -> list[int]:
             in_range = (v for v in values if leaf.data.lo <= v <= leaf.data.hi)
@@ -168,7 +170,7 @@ def smallest(
         if w.instances(leaf):
             choices.append(list(w.instances(leaf)))
         elif leaf in kept:
-            allowed = (v for v in possible if all(w.allowed(c, {leaf: v}) for c in launch.conditions))
+            allowed = (v for v in possible if all(w.allowed(c, {leaf: v}) for c in checks))
             choices.append([v for v in (next(allowed, None),) if v is not None])
         elif fixed is not None:
             choices.append([fixed])
@@ -185,10 +187,10 @@ def smallest(
         return None
 
     several = [x for x in leaves if len(w.instances(x)) > 1]
-    worked = {x: None for x in (*leaves, *ordered(launch.conditions, ())) if x.data.kind == "exit"}
+    worked = {x: None for x in (*leaves, *ordered(checks, ())) if x.data.kind == "exit"}
     idle = {x: found for x in worked if (found := _untouched(x)) is not None}
     tied = [t.lor(entered, t.compare("==", x, before)) for x, (entered, before) in idle.items() if x in leaves]
-    conditions = [*launch.conditions, *tied]
+    conditions = [*checks, *tied]
 
     tests = w.Tests(conditions)
 

@@ -103,8 +103,8 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     constants = {x for x in leaves if _is_constant(x)}
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
-    quotients = [x for x in t.inside([blocks]) if x.op in ("div", "shr", "mod")]
-    divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags}
+    quotients = [x for x in t.inside([blocks]) if x.op in _QUOTIENTS]
+    divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0])} - _divided(blocks) - flags
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     whole = {x for x in divisors - inner if not w.instances(x)}
     axes = [a for a, x in zip(kernels.AXES, launch.grid or (), strict=True) if x is blocks]
@@ -125,6 +125,11 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
             return False
         return not _is_oversized(launch, env)
 
+    extents = launch.block or ()
+    # That the block has no threads is another fault.
+    in_grid = search.leaves_of(launch.grid)
+    alone = (x for x in extents if t.leaves(x) and in_grid.isdisjoint(t.leaves(x)))
+    there = [t.compare("<", t.const(0, x.type), x) for x in alone]
     # Small ranges tell as well whether sizes above 0 can give 0, and no sum in them leaves its type.
     few = {
         x: (max(0 if x in flags else 1, low), max(1, low, min(high, _FEW))) for x, (low, high) in ranges.items()
@@ -137,7 +142,13 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         others = [x for x in search.ordered(terms, ()) if search.is_size(x)]
         tried = [*dict.fromkeys((*sizes, *leaves, *others))]
         edges = search.edges(launch, [blocks, *terms])
-        return search.smallest(goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero)
+        for given in (there, []) if there else ([],):
+            found = search.smallest(
+                goal, tried, launch, edges, block_leaves=inner, least=whole, zero=zero, given=given
+            )  # fmt: skip
+            if found is not None:
+                return found
+        return None
 
     converted = [x for x in t.inside([blocks]) if x.op == "cast" and isinstance(x.type, Int) and x.type.lo == 0]
 
@@ -145,7 +156,6 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         """Whether what is converted to unsigned is a count: a difference below 0 is none."""
         return all(t.evaluate(x.args[0], env, exact=False) >= 0 for x in converted)
 
-    extents = launch.block or ()
     if not positive:
         counts = [launch.at_launch(from_poly(x.limit, I64)) for x in _coordinates(launch)]
         found = sought(
@@ -154,6 +164,26 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
         if found is not None:
             return found
     return sought(goal, extents, set(leaves) - constants)
+
+
+_QUOTIENTS = frozenset({"div", "shr", "mod"})
+
+
+def _divided(blocks: Term) -> set[Term]:
+    """The atoms of what is divided to give a number of blocks, but for those that it is divided by itself."""
+    found: set[Term] = set()
+    stack, seen = [(blocks, False)], set()
+    while stack:
+        item = part, inside = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        quotient = part.op in _QUOTIENTS
+        if part.op == "atom" and inside:
+            found.add(part)
+        first, last = int(part.op == "select"), 1 if quotient else None  # neither what chooses nor what divides
+        stack.extend((x, inside or quotient) for x in part.args[first:last])
+    return found
 
 
 def _is_constant(leaf: Term) -> bool:
