@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from cudalint.facts import flow as flows
@@ -318,9 +319,11 @@ class Launch:
 
     def usual_block(self, leaf: Term, width: int | None = None) -> int:
         """What a size that makes the block is taken to be: the configured size (or ``width``), or the nearest that is
-        known to be possible."""
+        known to be possible beside the block's known extents."""
         low, high = Reach(None, self.config, self.conditions).interval(leaf)
-        return min(max(width or self.config.block_size, low), high)
+        known: int = math.prod(x.data for x in self.block or () if x.op == "const")
+        usual = min(width or self.config.block_size, THREADS_MAX // max(1, known))
+        return min(max(usual, low), high)
 
     @property
     def first_pass(self) -> Launch:
@@ -400,12 +403,14 @@ def _remaining(conditions: list[Term]) -> list[Term]:
     """What is left of alternatives of which the other conditions rule out all but one: what one side of a branch
     checks holds where the same branch is taken again."""
     found: list[Term] = []
-    either = [x for x in conditions if x.op == "lor"]
+    either = [x for x in reversed(conditions) if x.op == "lor"]  # what held first may settle what came after
     known = set(conditions) if either else set()
     for condition in either:
         possible = [x for x in disjuncts_of(condition) if known.isdisjoint(map(t.lnot, conjuncts_of(x)))]
         if len(possible) == 1:
-            found.extend(x for x in conjuncts_of(possible[0]) if x not in known)
+            more = [x for x in conjuncts_of(possible[0]) if x not in known]
+            found += more
+            known.update(more)
     return found
 
 

@@ -176,10 +176,15 @@ def _sum_draft(
     # A size that is divided before it comes into the product needs others that are more than a few.
     more = [] if any(x.data.kind == "sizeof" or search.is_template(x) for x in leaves) else free
     tries = (*width.tries(free), *((x, config.block_size) for x in more))
-    cases = [(main, others, number) for number in divide for main, others in tries]
     usual = {n: width.others_at(launch, leaves, n, config) for n in {others for _, others in tries}}
-    for main, others, number in cases:
-        env = {**usual[others], **dict.fromkeys(open_, number), **fixed}
+    cases = [(main, others, number, usual[others]) for number in divide for main, others in tries]
+    # A product is not to wrap before the sum does, if that can be: its other factors are 1, even if the block is made
+    # of them.
+    wrapped: Draft | None = None
+    products = [x for x in parts([dividend]) if x.op == "mul"]
+    cases += [(main, 1, number, dict.fromkeys(leaves, 1)) for number in divide for main in free if products]
+    for main, others, number, beside in cases:
+        env = {**beside, **dict.fromkeys(open_, number), **fixed}
         if not before[main].allow(env):
             continue
 
@@ -202,7 +207,7 @@ def _sum_draft(
         possible = (x[main] for x in tried if tests.allow(x) and w.completed(x, conditions) is not None)
         env[main] = least = next(possible, -1)
         count, meant = width.value(division, env), width.value(division, env, exact=False)
-        if least < 0 or count is None or meant is None:
+        if least < 0 or count is None or meant is None or meant < 0:
             continue
         if _refused_before(launch, env) or _limited(launch, axis, env):
             continue
@@ -210,7 +215,7 @@ def _sum_draft(
         own = {x.data.name for x in leaves}  # a factor of 1 is part of the case
         named = {k: v for k, v in width.named(env).items() if v != others or k in own}
         named = {main.data.called(least): least, **named}
-        return Draft(
+        draft = Draft(
             "CL104" if division.type is I32 else "CL105", place.fn, place.fn.file, place.node.start, place.node.end,
             f"`{text}` adds in {division.type} before it divides: at {launches.told(named)} the sum overflows and "
             f"{what} comes out as {digits(count)} instead of {digits(meant)}",
@@ -219,7 +224,10 @@ def _sum_draft(
             (*_launch_place(launch, place), *support.calls(place)),
             fix=_divide_first(place),
         )  # fmt: skip
-    return None
+        if all(width.value(x, env) == width.value(x, env, exact=False) for x in products):
+            return draft
+        wrapped = wrapped or draft
+    return wrapped
 
 
 def _cuts(dividend: Term) -> list[tuple[Term, Int]]:
@@ -455,13 +463,18 @@ def _doubled(term: Term, memo: dict[Term, Term]) -> Term:
 
 
 def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Draft | None:
-    meant_term = _doubled(item, {})
-    leaves = t.leaves(item)
+    # Where a loop doubles a number from a known one on, the first pass tells of the count as well as any.
+    loops = (x for x in t.leaves(item) if x.data.kind == "loop" and x.data.data.step is None)
+    begun = t.substitute(
+        item, {x: x.data.data.init for x in loops if x.data.data.init is not None and x.data.data.init.op == "const"}
+    )
+    meant_term = _doubled(begun, {})
+    leaves = t.leaves(begun)
     fixed = width.defaults(launch, leaves, launch.config)
     free = sorted((x for x in leaves if x not in fixed), key=lambda x: (-x.data.hi, x.key))
     reach = Reach(None, launch.config, launch.conditions)
-    divisors: set[int] = {abs(int(c)) for c in w.constants([item])} | {int(v) for v in fixed.values()}
-    for part in parts([item]):
+    divisors: set[int] = {abs(int(c)) for c in w.constants([begun])} | {int(v) for v in fixed.values()}
+    for part in parts([begun]):
         if part.op == "const" and isinstance(part.data, float) and part.data > 0:
             divisors.update({math.ceil(part.data), round(1 / part.data)})
     mains: list[Term | None] = [*free] or [None]
@@ -472,7 +485,7 @@ def _float_draft(launch: Launch, item: Term, place: Conversion, what: str) -> Dr
         for n in tries:
             if main is not None:
                 env[main] = n
-            count, meant = width.value(item, env), width.value(meant_term, env)
+            count, meant = width.value(begun, env), width.value(meant_term, env)
             if count is None or meant is None or count >= meant:
                 continue
             if w.completed(env, conditions) is None or _refused_before(launch, env):
