@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from cudalint.facts import grids, search, shapes
+from cudalint.facts import grids, kernels, search, shapes
 from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
@@ -366,7 +366,8 @@ def _at_launch(launch: Launch, use: _Use, row: Term, bound: Bound | None) -> _Ca
 
     def thread(env: w.Assignment) -> tuple[_Triple, _Triple, dict[Term, int]] | None:
         w_, t_ = t.evaluate(width, env), t.evaluate(total, env)
-        if not 0 < w_ < t_:
+        case = kernels.case(launch, env) if 0 < w_ < t_ else None
+        if case is None or not case.possible:
             return None
         numbers = [t.evaluate(p, env) for p in parts]
         each, size = t.evaluate(step, env), numbers[3 + at]
