@@ -235,6 +235,17 @@ def test_several_processes_give_the_same(cudalint, write):
     assert one.stdout.count("CL001") == 40 * 2  # the header and the page's address
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits open files")
+def test_no_more_open_files_for_processes(cudalint, write, tmp_path):
+    for i in range(4):
+        write(f"k{i}.cu", GAP)
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (14, 14)); import cudalint.cli as c; "
+    command = [sys.executable, "-c", limited + "sys.exit(c.main())", "check", "--jobs", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    assert done.stdout == cudalint("check", "--jobs", "1").stdout
+
+
 # Streams
 
 

@@ -785,13 +785,19 @@ def _each(worker: Worker, targets: list[Target], jobs: int | None, problems: lis
         return
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context
 
     context = get_context("fork") if sys.platform == "linux" else get_context("spawn")
     done = 0
     with ProcessPoolExecutor(jobs, context, _start, (worker,)) as pool:
         try:
-            for checked in pool.map(_check, targets, chunksize=max(1, min(16, len(targets) // (4 * jobs)))):
+            results = pool.map(_check, targets, chunksize=max(1, min(16, len(targets) // (4 * jobs))))
+        except OSError:  # the system gives no more processes, or no more open files
+            results = None
+            for child in active_children():
+                child.kill()
+        try:
+            for checked in results or ():
                 done += 1
                 yield checked
         except BrokenProcessPool:
@@ -800,6 +806,8 @@ def _each(worker: Worker, targets: list[Target], jobs: int | None, problems: lis
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    if results is None:
+        yield from map(worker.check, targets)
 
 
 def _cores() -> int:
