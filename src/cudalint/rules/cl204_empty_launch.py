@@ -9,7 +9,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.calls import ROUNDING
 from cudalint.facts.expressions import from_poly
-from cudalint.facts.ids import BID
+from cudalint.facts.ids import BID, GDIM
 from cudalint.facts.model import condition_ranges
 from cudalint.facts.roots import concerning
 from cudalint.facts.terms import Term
@@ -104,7 +104,13 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
     inner, flags = grids.block_sizes(launch), _flags(blocks)
     # What only divides (`C / heads`) is not what comes to nothing: it divides without a rest.
     quotients = [x for x in t.inside([blocks]) if x.op in _QUOTIENTS]
-    divisors = {x for q in quotients for x in t.leaves(q.args[1]) - t.leaves(q.args[0])} - _divided(blocks) - flags
+    outer, divided = _divided(blocks)
+    divisors = {
+        x
+        for q in quotients
+        for x in t.leaves(q.args[1]) - t.leaves(q.args[0]) - flags
+        if q in outer or x not in divided
+    }
     sizes = [x for x in leaves if x not in inner and x not in divisors] or leaves
     whole = {x for x in divisors - inner if not w.instances(x)}
     axes = [a for a, x in zip(kernels.AXES, launch.grid or (), strict=True) if x is blocks]
@@ -169,21 +175,25 @@ def _emptied(launch: Launch, blocks: Term) -> w.Assignment | None:
 _QUOTIENTS = frozenset({"div", "shr", "mod"})
 
 
-def _divided(blocks: Term) -> set[Term]:
-    """The atoms of what is divided to give a number of blocks, but for those that it is divided by itself."""
-    found: set[Term] = set()
+def _divided(blocks: Term) -> tuple[set[Term], set[Term]]:
+    """The quotients that a number of blocks is made of, but for those that divide it themselves, and the atoms of what
+    is divided in them."""
+    quotients: set[Term] = set()
+    atoms: set[Term] = set()
     stack, seen = [(blocks, False)], set()
     while stack:
         item = part, inside = stack.pop()
         if item in seen:
             continue
         seen.add(item)
-        quotient = part.op in _QUOTIENTS
+        if part.op in _QUOTIENTS:
+            quotients.add(part)
+            stack.append((part.args[0], True))
+            continue
         if part.op == "atom" and inside:
-            found.add(part)
-        first, last = int(part.op == "select"), 1 if quotient else None  # neither what chooses nor what divides
-        stack.extend((x, inside or quotient) for x in part.args[first:last])
-    return found
+            atoms.add(part)
+        stack.extend((x, inside) for x in part.args[part.op == "select" :])  # what chooses is part of neither
+    return quotients, atoms
 
 
 def _is_constant(leaf: Term) -> bool:
@@ -299,8 +309,11 @@ def _is_something(blocks: Term, env: w.Assignment) -> bool:
 def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     """Whether the grid is one finished number beside the sizes, or a constant times that, or a few times what a
     function answers that is told no size: the kernel tests what it makes of its block's number against something
-    else, or does not ask for the number at all (its work is drawn from a counter)."""
+    else, divides its work by the number of blocks or steps by that, or does not ask for its block's number at all (its
+    work is drawn from a counter)."""
     number = t.bare(blocks)
+    while number.op == "select" and len(sides := [x for x in number.args[1:] if x.op != "const" or not x.data]) == 1:
+        number = t.bare(sides[0])
     if number.op != "atom":
         product, *others = t.poly(number) or [()]
         own = [x for x in product if not (x.op == "atom" and _is_constant(x))]
@@ -317,6 +330,11 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     asked += [x for each in flow.comparisons for x in (each.left, each.right)]
     asked += [x for call in flow.calls for x in call.args if isinstance(x, Term)]
     if BID[axis] not in kernels.ids_of(asked) and not flow.opaques:
+        return True
+    # What is divided among the blocks, or gone over by all of them, is not their number.
+    steps = [x.step for loop in flow.loops for x in loop.inductions.values() if x.step is not None]
+    shares = [x.args[1] for x in t.inside(asked) if x.op == "div"]
+    if any(GDIM[axis] in t.leaves(x) for x in (*steps, *shares)):
         return True
     return any(
         BID[axis] in item.ids and not any(number in t.leaves(launch.at_launch(x)) for x in t.atoms_of(item.limit))
