@@ -6,7 +6,7 @@ Imported where a finding is made: a run without findings needs none of it.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from cudalint.facts import terms as t
@@ -18,7 +18,7 @@ from cudalint.lazy import pattern
 from cudalint.rules.draft import EditDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cudalint.facts.events import Comparison, Flow
     from cudalint.facts.model import Kernel, Launch
@@ -28,6 +28,20 @@ if TYPE_CHECKING:
 _FLIPPED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 _FIELD = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _INDENT = "    "
+
+
+def _changed(node: Node) -> Iterable[Var]:
+    """The variables that a node gives a value, or may."""
+    if isinstance(node, (ir.Opaque, ir.OpaqueStmt)):
+        return node.writes
+    target: Node | None = None
+    if isinstance(node, (ir.Assign, ir.IncDec)):
+        target = node.target
+        while isinstance(target, (ir.Member, ir.Cast)):
+            target = target.base if isinstance(target, ir.Member) else target.operand
+    elif isinstance(node, ir.AddrOf):
+        target = node.operand
+    return (target.var,) if isinstance(target, ir.Ref) else ()
 
 
 class Body:
@@ -73,20 +87,17 @@ class Body:
     def uses(self, var: Var) -> list[ir.Ref]:
         return [x for x in self.nodes if isinstance(x, ir.Ref) and x.var is var]
 
-    def changes(self, var: Var) -> Iterator[Node]:
+    def changes(self, var: Var) -> Sequence[Node]:
         """Where a variable gets another value than its first, or may: opaque parts, its address."""
+        return self._changes.get(var, ())
+
+    @cached_property
+    def _changes(self) -> dict[Var, list[Node]]:
+        found: dict[Var, list[Node]] = {}
         for node in self.nodes:
-            if isinstance(node, (ir.Assign, ir.IncDec)):
-                target = node.target
-                while isinstance(target, (ir.Member, ir.Cast)):
-                    target = target.base if isinstance(target, ir.Member) else target.operand
-                if isinstance(target, ir.Ref) and target.var is var:
-                    yield node
-            elif isinstance(node, ir.AddrOf):
-                if isinstance(node.operand, ir.Ref) and node.operand.var is var:
-                    yield node
-            elif isinstance(node, (ir.Opaque, ir.OpaqueStmt)) and var in node.writes:
-                yield node
+            for var in _changed(node):
+                found.setdefault(var, []).append(node)
+        return found
 
     def hidden(self, var: Var) -> bool:
         """Whether a variable may be used where nobody sees how: in assembly, in a branch of ``#if`` not taken."""
@@ -100,14 +111,23 @@ class Body:
 
     def steady(self, var: Var) -> bool:
         """Whether a variable keeps its first value."""
-        return next(self.changes(var), None) is None
+        return not self.changes(var)
 
     def declaration(self, var: Var) -> ir.VarDecl | None:
-        return next((x for x in self.nodes if isinstance(x, ir.VarDecl) and x.var is var), None)
+        return next((x for x in self._declared.get(var.name, ()) if x.var is var), None)
+
+    @cached_property
+    def _declared(self) -> dict[str, list[ir.VarDecl]]:
+        """The declarations of variables by name."""
+        found: dict[str, list[ir.VarDecl]] = {}
+        for node in self.nodes:
+            if isinstance(node, ir.VarDecl):
+                found.setdefault(node.var.name, []).append(node)
+        return found
 
     def visible(self, var: Var, at: Node) -> bool:
         """Whether a variable's name means it at a place: declared before in a block around it, and not hidden."""
-        named = [x for x in self.nodes if isinstance(x, ir.VarDecl) and x.var.name == var.name]
+        named = self._declared.get(var.name, [])
         if var in self.fn.params:
             return not named
         if len(named) != 1 or named[0].var is not var or named[0].end > at.start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from cudalint.facts import kernels, search, shapes
@@ -145,6 +146,13 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     """Whether the host handles the rest of a floored division elsewhere: another launch or call with the same memory,
     or a loop, that begins where this one ends or that asks for the remainder. The rest of a number of packs that the
     kernel is given (``n / 4``) is none of this launch's."""
+    asked = ("tail", *dimensions)
+    if asked not in launch.answers:
+        launch.answers[asked] = _has_tail(launch, dimensions)
+    return bool(launch.answers[asked])
+
+
+def _has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     divided = [p for d in dimensions for p in t.inside([d]) if p.op in ("div", "shr") and t.leaves(p)]
     given = packs(launch, launch.block or ())
     quotients = [p for p in divided if p not in given] or divided
@@ -155,10 +163,12 @@ def has_tail(launch: Launch, dimensions: Sequence[Term]) -> bool:
     atoms = {m[0] for q in quotients for m in t.poly(q) if len(m) == 1}
     flow, own = launch.flow, _memory(launch.event.args)
 
+    @cache
     def asks(term: Term) -> bool:
         rests = [[t.poly(x) for x in p.args] for p in t.inside([term]) if p.op == "mod"]
         return any(p[0] in dividends and p not in others for p in rests)
 
+    @cache
     def rounds_up(term: Term) -> bool:
         # `n / t + (n % t != 0)`: the grid of a launch that does everything by itself.
         return any(p.op in ("div", "shr") and t.poly(p.args[0]) in dividends for p in t.inside([term]))
