@@ -826,9 +826,9 @@ class Harness:
 
 
 def _origin(data: Term) -> tuple[object, ...]:
-    """Where a value comes from: an element of an array, whenever it is read."""
+    """Where a value comes from: an element of an array or a member of one, whenever it is read."""
     info = data.data
-    return (info.data, info.inputs) if info.kind == "load" and info.data is not None else (data,)
+    return (info.data, info.spelled, info.inputs) if info.kind == "load" and info.data is not None else (data,)
 
 
 def _passes(case: kernels.Case) -> int:

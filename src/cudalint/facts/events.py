@@ -63,12 +63,23 @@ class Pointer:
 
 
 class Record:
-    """A value of class type: its fields' values; those not there yet are made on demand, as atoms of ``kind``."""
+    """A value of class type: its fields' values; those not there yet are made on demand, as atoms of ``kind``.
 
-    __slots__ = ("fields", "kind", "level", "name", "type")
+    What follows other values has these as ``inputs``; an element of an array was loaded from ``array``.
+    """
 
-    def __init__(self, name: str, type_: Type, fields: dict[str, Value], level: int = 0, kind: str = "unknown") -> None:
+    __slots__ = ("array", "fields", "inputs", "kind", "level", "name", "type")
+
+    def __init__(
+        self, name: str, type_: Type, fields: dict[str, Value], level: int = 0, kind: str = "unknown",
+        inputs: tuple[Term, ...] = (), array: Obj | None = None,
+    ) -> None:  # fmt: skip
         self.name, self.type, self.fields, self.level, self.kind = name, type_, fields, level, kind
+        self.inputs, self.array = inputs, array
+
+    def having(self, fields: dict[str, Value]) -> Record:
+        """The same value with other fields."""
+        return Record(self.name, self.type, fields, self.level, self.kind, self.inputs, self.array)
 
 
 class Closure:

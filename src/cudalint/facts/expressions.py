@@ -81,7 +81,7 @@ class Expressions(Places):
         var = node.var
         alias = self.aliases.get(var)
         if alias is not None:
-            return self.read(alias, node.type)
+            return self.read(self.place(node), node.type)
         if self.in_memory(var):
             return self.read(("mem", self.array(var), node), node.type)
         return self.env.get(var) or self.lookup(var)
@@ -712,7 +712,7 @@ class Expressions(Places):
                     own = any(_is_answer(x) for x in t.leaves(value))
                     fresh = self.fresh(receiver.kind, f"{receiver.name}.{name}", type_, level=receiver.level)
                     fields[name] = fresh if own else t.convert(value, number(type_))
-            whole = Record(receiver.name, receiver.type, {**receiver.fields, **fields}, receiver.level, receiver.kind)
+            whole = receiver.having({**receiver.fields, **fields})
             place = self.place_again(node.receiver)
             if place is not None and place[0] == "var":
                 self.write(place, whole, node, node.receiver)

@@ -41,6 +41,8 @@ class Places(Contents):
             alias = self.aliases.get(node.var)
             if alias is None and self.in_memory(node.var):
                 return ("mem", self.array(node.var), node)
+            if alias is not None and alias[0] == "mem" and node.var.kind == "param":
+                return ("mem", alias[1], node)  # what is passed stands in the caller, and maybe in another file
             return alias if alias is not None else ("var", node.var, ())
         if isinstance(node, ir.Member):
             base = self.place(node.base)
@@ -210,7 +212,7 @@ class Places(Contents):
     ) -> Value:  # fmt: skip
         if not isinstance(record, Record):
             record = Record(name, type_, {}, UNKNOWN if self.device else 0)
-        copy = Record(record.name, record.type, dict(record.fields), record.level, record.kind)
+        copy = record.having(dict(record.fields))
         if len(path) == 1:
             if isinstance(value, Term) and isinstance(leaf, (Int, Float)):
                 value = self.convert(value, leaf, node)
@@ -454,7 +456,7 @@ def _without(record: Record, path: list[str]) -> Record:
     inner = record.fields.get(path[0])
     if len(path) > 1 and isinstance(inner, Record):
         rest[path[0]] = _without(inner, path[1:])
-    return Record(record.name, record.type, rest, record.level, record.kind)
+    return record.having(rest)
 
 
 def _uncast(node: ir.Expr) -> ir.Expr:

@@ -123,7 +123,9 @@ class State:
             var = data if isinstance(data, ir.Var) else None
             return Pointer(Obj("global", name, type_.element, var=var, origin=inputs), type_.element)
         if isinstance(type_, Struct) and type_.fields is not None:
-            return Record(name, type_, {}, level, kind)
+            # The host's sizes are told apart by what they are called, not by where they are kept.
+            array = data if self.device and isinstance(data, Obj) else None
+            return Record(name, type_, {}, level, kind, inputs if self.device else (), array)
         return self.fresh(kind, name, type_, data=data, inputs=inputs, level=level)
 
     def field(self, record: Record, name: str) -> Value:
@@ -135,7 +137,9 @@ class State:
             found = record.fields[name] = (
                 self.fresh("device", f"{record.name}.{name}", number(type_) if type_ is not None else I32)
                 if asked
-                else self.unknown_value(record.kind, f"{record.name}.{name}", type_, level=record.level)
+                else self.unknown_value(
+                    record.kind, f"{record.name}.{name}", type_, record.array, inputs=record.inputs, level=record.level
+                )
                 if type_ is not None
                 else self.fresh("unknown", f"{record.name}.{name}", None, level=max(record.level, 0))
             )
@@ -232,7 +236,11 @@ class State:
         if isinstance(a, Designator) and isinstance(b, Designator) and a.decl is b.decl:
             return Designator(a.decl, [])
         if isinstance(a, Record) and isinstance(b, Record):
-            merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind)
+            if a.inputs == b.inputs and a.array is b.array:
+                merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind, a.inputs, a.array)
+            else:
+                inputs = (cond, *a.inputs, *b.inputs)
+                merged = Record(a.name, a.type, {}, max(a.level, b.level), a.kind, inputs)
             for name in {*a.fields, *b.fields}:
                 merged.fields[name] = self.merge_value(cond, self.field(a, name), self.field(b, name), var)
             return merged
