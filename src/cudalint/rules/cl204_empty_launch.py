@@ -331,10 +331,11 @@ def _are_workers(launch: Launch, axis: str, blocks: Term) -> bool:
     asked += [x for call in flow.calls for x in call.args if isinstance(x, Term)]
     if BID[axis] not in kernels.ids_of(asked) and not flow.opaques:
         return True
-    # What is divided among the blocks, or gone over by all of them, is not their number.
+    # What is divided among the blocks, or gone over by all of them, is not their number, unless they go up to that.
+    told = search.leaves_of(launch.at_launch(x) for c in _coordinates(launch) for x in t.atoms_of(c.limit))
     steps = [x.step for loop in flow.loops for x in loop.inductions.values() if x.step is not None]
     shares = [x.args[1] for x in t.inside(asked) if x.op == "div"]
-    if any(GDIM[axis] in t.leaves(x) for x in (*steps, *shares)):
+    if number not in told and any(GDIM[axis] in t.leaves(x) for x in (*steps, *shares)):
         return True
     return any(
         BID[axis] in item.ids and not any(number in t.leaves(launch.at_launch(x)) for x in t.atoms_of(item.limit))
