@@ -401,7 +401,8 @@ def _assignments(
     over = tuple(min(threads + 1, x.data.hi) if len(c) > 3 else c[0] for x, c in zip(sizes, choices))
     # What only the grid or what is given is made of need not be more than 1, unless it takes another block to show it.
     beside = {x for p in (*parts[:3], *given) for x in t.leaves(p)}
-    spare = beside - own - {x for p in parts[3:] for x in t.leaves(p)}
+    inner = {x for p in parts[3:] for x in t.leaves(p)}
+    spare = beside - own - inner
     least = tuple(1 if x in spare and 1 in c else v for x, c, v in zip(sizes, choices, over))
     most = max(_TRIES, _PASSES if len(sizes) == 1 else 0)
     # Last, one of each in the first pass of loops: a single row for all warps of a block.
@@ -414,7 +415,16 @@ def _assignments(
         for one in sizes
         if not data
     )
-    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most), ones, *near])
+    # Or one that makes one block of a grid that is a part of what is usual (`blocks / 16`), and leaves its last thread
+    # one element.
+    many = [c * (threads - 1) + 1 for c in _shares(parts[:3])]
+    parted = (
+        tuple(v if x is one else threads if x in inner else w_ for x, w_ in zip(sizes, ones))
+        for v in many
+        for one in sizes
+        if one in beside - inner and v <= one.data.hi and (limit is None or v <= limit)
+    )
+    tries = dict.fromkeys([least, over, *islice(_diagonal(choices), most), ones, *near, *parted])
     for assignment in tries:
         env = dict(zip(sizes, assignment))
         shape = dims(env) if w.instantiated(env) else None
@@ -422,6 +432,13 @@ def _assignments(
             env.update(dimensions(*shape))
             if all(w.allowed(x, env) for x in given):
                 yield Assigned(env, *shape, sizes)
+
+
+def _shares(grid: Sequence[Term]) -> list[int]:
+    """The constants that numbers of blocks are divided by once more, ascending."""
+    quotients = [x for x in t.inside(grid) if x.op == "div" and x.args[1].op == "const"]
+    again = (x for x in quotients if any(y.op in ("div", "shr") for y in t.inside([x.args[0]])))
+    return sorted({int(x.args[1].data) for x in again if x.args[1].data > 1})
 
 
 def with_parameters(launch: Launch, env: dict[Term, int]) -> dict[Term, int]:
