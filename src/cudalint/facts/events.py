@@ -326,7 +326,7 @@ class Comparison(Event):
 
 
 class Definition(Event):
-    """A local that is given a value where it is declared: ``var`` and the ``term`` it holds."""
+    """A local that is given a value, where it is declared or later: ``var`` and the ``term`` it holds."""
 
     __slots__ = ("term", "var")
     var: Var

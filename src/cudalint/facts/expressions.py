@@ -13,6 +13,7 @@ from cudalint.facts.events import (
     CallSite,
     Closure,
     Comparison,
+    Definition,
     Designator,
     Event,
     LaunchEvent,
@@ -22,7 +23,7 @@ from cudalint.facts.events import (
     chain,
 )
 from cudalint.facts.ids import SPECIALS
-from cudalint.facts.places import Places
+from cudalint.facts.places import Places, is_computed
 from cudalint.facts.quiet import is_quiet_call
 from cudalint.facts.state import Frame, asks_arguments, number, read_side
 from cudalint.facts.terms import UNKNOWN, Atom, Term, const
@@ -321,6 +322,8 @@ class Expressions(Places):
             if isinstance(value, Term) and isinstance(target.type, (Int, Float)):
                 value = self.convert(value, target.type, node.value)
             self.write(place, value, node.value, target)
+            if place is not None and place[0] == "var" and not place[2]:
+                self.define(node, place[1], value)
             return value
         right = self.value(node.value)
         if place is not None and place[0] == "mem":
@@ -335,6 +338,13 @@ class Expressions(Places):
         result = self.compound(node, old, right)
         self.write(place, result, node, target)
         return result
+
+    def define(self, node: ir.Node, var: ir.Var, held: Value | None) -> None:
+        """Note what a local of device code holds from here on, where that is made of something."""
+        if self.device and isinstance(held, Term) and isinstance(var.type, Int) and is_computed(held):
+            event: Definition = self.event(Definition, node)
+            event.var, event.term = var, held
+            self.flow.definitions.append(event)
 
     def unpacked(self, target: ir.Call, whole: Value) -> Value:
         """``std::tie(a, b) = whole``"""

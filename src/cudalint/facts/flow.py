@@ -16,7 +16,6 @@ from cudalint.facts.assigned import assigned, changed_objects, children
 from cudalint.facts.builtins import may_have_changed
 from cudalint.facts.events import (
     Closure,
-    Definition,
     Ending,
     Event,
     Flow,
@@ -30,7 +29,6 @@ from cudalint.facts.events import (
     chain,
 )
 from cudalint.facts.expressions import Expressions, from_poly, lambdas, walked
-from cudalint.facts.places import is_computed
 from cudalint.facts.queried import numbers
 from cudalint.facts.search import tried
 from cudalint.facts.state import Exits, Frame
@@ -232,10 +230,7 @@ class Walker(Expressions):
             return
         value = self.value(node.init)
         held = self.env[var] = self.stored(value, var, node.init)
-        if self.device and isinstance(held, Term) and isinstance(type_, Int) and is_computed(held):
-            event: Definition = self.event(Definition, node)
-            event.var, event.term = var, held
-            self.flow.definitions.append(event)
+        self.define(node, var, held)
 
     def do_expr(self, node: ir.ExprStmt) -> None:
         self.value(node.expr)
