@@ -285,7 +285,7 @@ def _missing(
             return None
         asking.append((thread, read))
     if asking and not any(found for _, found in asking):
-        return [], False  # where nobody reads, nothing shows
+        return None
     return [(thread, p) for thread, found in asking for p in found if p not in written], bool(asking)
 
 
