@@ -760,25 +760,34 @@ class Harness:
             return last
 
     def _axis_size(self, axis: shapes.Axis, case: kernels.Case) -> int | None:
-        """The size along an untested axis: what another test of the coordinate says, else what the grid divides."""
-        for item in self.kernel.layout.coordinates:
-            if item.ids == axis.ids and _rises(item.index):
+        """The size along an untested axis: what another test of the coordinate says, else what the grid divides. Of
+        workers, which go over more than one element each, there are as many as there are threads."""
+        shared = self._shared_out(axis, case)
+        same = [x for x in self.kernel.layout.coordinates if x.ids == axis.ids]
+        if shared is not None and shared[1] > shared[2] and any(x.strides_grid for x in same):
+            return None
+        for item in same:
+            if _rises(item.index):
                 try:
                     return case.size(item)
                 except t.Undefined:
                     continue
-        launch = self.launch
-        if launch is None or launch.grid is None:
+        if shared is None:
             return None
-        division = launches.division(launch.grid["xyz".index(axis.grid)])
+        size, by, each = shared
+        return size * each // by if by > 0 else None
+
+    def _shared_out(self, axis: shapes.Axis, case: kernels.Case) -> tuple[int, int, int] | None:
+        """The size that the grid divides along an axis, by what, and the elements of a block's coordinate."""
+        launch = self.launch
+        division = launches.division(launch.grid["xyz".index(axis.grid)]) if launch and launch.grid else None
         if division is None:
             return None
         try:
             size, by = (int(t.evaluate(x, self.current)) for x in division)
-            each = case.number(axis.block or {})
+            return size, by, case.number(axis.block or {})
         except t.Undefined:
             return None
-        return size * each // by if by > 0 else None
 
     def _tile_size(self, item: tiles.Coordinate, among: list[tiles.Coordinate], case: kernels.Case) -> int | None:
         """The size along a coordinate of a folded block or of a loop over tiles: a row's length, else what the grid
