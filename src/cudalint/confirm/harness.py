@@ -607,7 +607,7 @@ class Harness:
             return "nan"
         if accesses and all(a.mode == "atomic" for a in accesses):
             return 0
-        if self.constant is not None and (isinstance(element, Float) or (isinstance(element, Int) and element.signed)):
+        if self.constant is not None and _is_signed(element):
             return -self.constant if obj.name in self.opposed else self.constant
         if any(x.data.data is obj for x in concrete.read_ends(self.flow)):
             return _passes(case)
@@ -832,6 +832,13 @@ class Harness:
             if distance is not None and step is not None and step > 0:
                 ranges[loop.counter] = (0, max(0, distance // step))
         return ranges
+
+
+def _is_signed(type_: Type) -> bool:
+    """Whether values of a type, or all members of one, can be negative."""
+    if isinstance(type_, Struct) and type_.fields:
+        return all(map(_is_signed, type_.fields.values()))
+    return isinstance(type_, Float) or (isinstance(type_, Int) and type_.signed)
 
 
 def _origin(data: Term) -> tuple[object, ...]:
