@@ -20,7 +20,7 @@ from cudalint.rules import support, width
 from cudalint.rules.draft import Draft, FixDraft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from cudalint.confirm.experiment import Bench, Plan
     from cudalint.confirm.oracle import Fault, Run
@@ -248,6 +248,8 @@ def _draft(
     conditions = width.on_the_way(launch, place)
     if width.contradictory(conditions):
         return None  # it goes into another launch
+    if _is_tied(count, conditions):
+        return None
     # Dispatches write one launch many times, under conditions that do not concern the count.
     sizes = search.leaves_of([count, *(launch.grid or ()), *(launch.block or ())])
     spots = [fn.file.span(x.start, x.end).place for fn, x in ((place.fn, node), (launch.event.fn, launch.event.node))]
@@ -256,6 +258,21 @@ def _draft(
     if asked not in known:
         known[asked] = _searched(launch, conditions, reach, count, top, place, node, what, to, axis)
     return known[asked]  # type: ignore[return-value]  # put there above
+
+
+def _is_tied(count: Term, conditions: Iterable[Term]) -> bool:
+    """Whether the host asks that what is left of a count is the whole of another size, as large as that may be: where
+    the two agree nothing is cut, and where they do not the kernel comes to as much as the other has."""
+    return any(
+        count in (x for x, _ in width.narrowed(one))
+        and not any(width.narrowed(other))
+        and isinstance(other.type, Int)
+        and other.type.bits == 64
+        and any(search.is_size(x) for x in t.leaves(other) - t.leaves(count))
+        for condition in conditions
+        if condition.op == "eq"
+        for one, other in (condition.args, condition.args[::-1])
+    )
 
 
 def _searched(

@@ -532,7 +532,12 @@ def experiment_cl401(bench: Bench) -> Plan:
     if found is not None and found.opposed is not None:
         chosen.harness.opposed = frozenset([found.opposed.name])
     stores = [a for a in chosen.kernel.flow.accesses if a.mode != "r"]
-    names = {a.obj.name for a in stores if a.obj.kind == "global" and _holds_data(stores, a, set())}
+    names = {
+        a.obj.name for a in stores
+        if a.obj.kind == "global" and _holds_data(stores, a, set())
+        # A sum may lie anywhere: only of what is chosen among the inputs one can tell without a finding.
+        and (found is not None or not _is_computed(a))
+    }  # fmt: skip
     of = _inputs(found).rstrip(",") if found is not None else f"all {_WRONG_SIDE[op]}"
     beyond = oracle.beyond(op, _WRONG_SIDE[op], names, of)
 
@@ -567,6 +572,25 @@ def _holds_data(stores: list[Access], store: Access, seen: set[object]) -> bool:
             if any(_holds_data(stores, a, seen) for a in stores if a.obj is info.data):
                 return True
         elif info.kind not in ("tid", "bid", "bdim", "gdim", "param", "name", "count", "size"):
+            return True
+    return False
+
+
+def _is_computed(store: Access) -> bool:
+    """Whether what is stored is calculated from data, here or in a loop on the way, and not one of the inputs."""
+    stack = [store.value] if store.value is not None else []
+    seen: set[Term] = set()
+    while stack:
+        item = stack.pop()
+        if item in seen:
+            continue
+        seen.add(item)
+        if item.op == "atom":
+            if item.data.kind in ("loop", "exit") and item.data.data is not None:
+                stack.extend(x for x in (item.data.data.init, item.data.data.next) if x is not None)
+        elif item.op in ("select", "max", "min", "cast"):
+            stack.extend(item.args[1:] if item.op == "select" else item.args)
+        elif any(x.data.kind in ("load", "loop", "exit") for x in t.leaves(item)):
             return True
     return False
 
