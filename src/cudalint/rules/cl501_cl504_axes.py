@@ -10,7 +10,7 @@ from cudalint.facts import terms as t
 from cudalint.facts import witness as w
 from cudalint.facts.events import conjuncts
 from cudalint.facts.expressions import from_poly
-from cudalint.facts.ids import TID
+from cudalint.facts.ids import BDIM, BID, GDIM, TID
 from cudalint.facts.uniformity import expand
 from cudalint.findings import Witness, digits, plural
 from cudalint.ir.nodes import Binary
@@ -438,10 +438,32 @@ def _missing(kernel: Kernel, use: _Use) -> Draft | None:
                 continue
             size = _extent(kernel, use, axis, launch)
             env = grids.exceeds(launch, axis, size) if size is not None else None
-            if size is not None and env is not None:
+            if size is not None and env is not None and _comes(use, axis, launch, size, env):
                 draft = _missing_draft(use, axis, launch, size, env, either is not None)
                 return draft._replace(fix=_tested(kernel, use, axis, launch, size, either))
     return None
+
+
+def _comes(use: _Use, axis: Axis, launch: Launch, size_term: Term, env: w.Assignment) -> bool:
+    """Whether the first thread out of range, or the last, passes the tests on the way that ask for the launch's own
+    numbers alone: ``blockIdx.y != gridDim.y - 1`` keeps the last block out."""
+    assert launch.grid is not None and launch.block is not None
+    grid, block = support.halves([_number(p, env) for p in (*launch.grid, *launch.block)])
+    size, per_block = _number(size_term, env), max(1, block["xyz".index(axis.name)])
+    last = grid["xyz".index(axis.grid)] * per_block - 1
+    dimensions = {ids[a]: n for ids, of in ((GDIM, grid), (BDIM, block)) for a, n in zip("xyz", of)}
+    tests = [
+        x for x in conjuncts(use.access.guard) if all(y in dimensions or y in _OWN for y in t.leaves(x))
+    ]  # fmt: skip
+    return any(
+        all(t.evaluated(x, {**dimensions, **support.coordinates(
+            support.on_axis(axis.grid, number // per_block), support.on_axis(axis.name, number % per_block)
+        )}) != 0 for x in tests)
+        for number in (size, last)
+    )  # fmt: skip
+
+
+_OWN = frozenset((*BID.values(), *TID.values()))
 
 
 def _tested(
