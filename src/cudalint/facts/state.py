@@ -27,7 +27,7 @@ from cudalint.ir import nodes as ir
 from cudalint.ir.types import BOOL, DIM3, I32, Array, Float, Int, Ptr, Struct, Type, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cudalint.facts.events import GuardWhy, LaunchEvent, Value
 
@@ -42,6 +42,19 @@ _SCOPED = frozenset({"local", "param", "template"})
 
 def number(type_: Type) -> Type | None:
     return type_ if isinstance(type_, (Int, Float)) else None
+
+
+def _is_entered(guard: Guard | None, passed: Collection[Guard]) -> bool:
+    """Whether a place is come to wherever ``passed`` hold: around it there are but loops that make a first pass."""
+    while guard is not None and guard not in passed:
+        loop = guard.loop
+        if guard.why != "loop" or loop is None or loop.cond is None:
+            return False
+        begins = {x.term: x.init for x in loop.inductions.values() if x.term is not None and x.init is not None}
+        if t.substitute(loop.cond, begins) is not t.TRUE:
+            return False
+        guard = guard.parent
+    return True
 
 
 class Exits:
@@ -339,9 +352,10 @@ class State:
         for event in launches:
             if isinstance(event, Term):
                 self.follows(event, node)
-            elif event.guard is None or event.guard in passed:
+            elif _is_entered(event.guard, passed):
                 for extent in (*(event.grid or ()), *(event.block or ())):
-                    self.follows(t.truth(extent), node)
+                    if not any(x.data.kind == "loop" for x in t.leaves(extent)):
+                        self.follows(t.truth(extent), node)
 
     def divided(self, divisor: Term, node: ir.Node) -> None:
         """What a host function divides by is not 0 from there on: it would have ended there."""
