@@ -243,8 +243,9 @@ def _draft(
 ) -> Draft | None:  # fmt: skip
     """The finding at the smallest count that is cut and launched all the same; ``axis`` is that of the grid which the
     count goes into."""
-    if any(x.data.kind in ("loop", "exit", "phi") for x in t.leaves(count)):
-        return None  # followed round a loop: what bounds it is not known here
+    if any(x.data.kind in ("loop", "exit", "phi", "unknown") for x in t.leaves(count)):
+        # Followed round a loop, or the distance to where an algorithm ends: what bounds it is not known here.
+        return None
     conditions = width.on_the_way(launch, place)
     if width.contradictory(conditions):
         return None  # it goes into another launch
